@@ -1,0 +1,1 @@
+"""valuestream: delivery intake on Dagster."""

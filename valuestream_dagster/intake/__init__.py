@@ -1,0 +1,1 @@
+"""From an arrival in a landing place to checked bytes in our own store: discover, complete, seal, validate."""

@@ -1,0 +1,1 @@
+"""The record of truth. The only room that opens a database for state."""

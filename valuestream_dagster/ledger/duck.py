@@ -1,0 +1,150 @@
+"""The ledger file: queueing for it, opening it for one slice of time, transactions, migrations. Rows are read and written elsewhere.
+
+DuckDB lets one process in at a time, readers too, so every opening is short and queues on a *sibling* lock file, which
+the kernel hands over fairly; the ledger file itself is never opened by Python, because closing such a descriptor would
+drop DuckDB's own lock (decision 0002).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from importlib import metadata, resources
+from pathlib import Path
+
+import duckdb
+
+from valuestream_dagster.errors import LedgerFailure, LedgerTooNew
+from valuestream_dagster.ledger.reading import LedgerReader
+from valuestream_dagster.ledger.writing import LedgerWriter, to_naive_utc
+
+SCHEMA_VERSION = 1
+
+# From version n to n + 1: one callable each, run in order inside one transaction. Empty until the schema first changes.
+MIGRATIONS: dict[int, Callable[[duckdb.DuckDBPyConnection], None]] = {}
+
+
+class LedgerSession:
+    """The ledger, open and ours alone. ``read`` may be used at any time, ``write`` inside ``transaction``."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.connection = connection
+        self.read = LedgerReader(connection)
+        self.write = LedgerWriter(connection)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing: what is written inside is committed at the end, or rolled back on any exception (L10, M18)."""
+        self.connection.execute("BEGIN")
+        try:
+            yield
+        except BaseException:
+            self.connection.execute("ROLLBACK")
+            raise
+        try:
+            self.connection.execute("COMMIT")
+        except duckdb.Error as error:
+            raise LedgerFailure(
+                f"the ledger could not commit: {error}",
+                next_step="free space or repair the disk, then run it again; nothing of the transaction was kept.",
+            ) from error
+
+
+class DuckLedger:
+    """A ledger in one DuckDB file.
+
+    Args:
+        path: the file; made, with its folder, when it is opened first.
+        now: the clock, for the schema's own history.
+    """
+
+    def __init__(self, path: Path, *, now: Callable[[], datetime]) -> None:
+        self.path = path
+        self._now = now
+        self._ready = False
+
+    @contextmanager
+    def session(self) -> Iterator[LedgerSession]:
+        """The ledger for one slice of time: wait for our turn, open, hand out, close.
+
+        Costs about 30 ms whatever the ledger's size, so callers do many deliveries in one session, and keep it
+        under a second or so because everybody else waits.
+
+        Raises:
+            LedgerFailure: the file cannot be opened.
+            LedgerTooNew: it was written by a newer program.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with _turn(self.path.with_name(self.path.name + ".lock")):
+            connection = _connect(self.path)
+            try:
+                if not self._ready:
+                    self._prepare(connection)
+                    self._ready = True
+                yield LedgerSession(connection)
+            finally:
+                connection.close()
+
+    def _prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Bring the schema to this program's version, in one transaction (V1: exclusive, since nobody else is in)."""
+        found = _schema_version(connection)
+        if found > SCHEMA_VERSION:
+            raise LedgerTooNew(
+                f"the ledger {self.path} has schema {found}, this program knows {SCHEMA_VERSION}.",
+                next_step="upgrade valuestream-dagster, or restore a backup made with this version.",
+            )
+        if found == SCHEMA_VERSION:
+            return
+        connection.execute("BEGIN")
+        if found == 0:
+            connection.execute(resources.files("valuestream_dagster.ledger").joinpath("schema.sql").read_text("utf-8"))
+        else:
+            for version in range(found, SCHEMA_VERSION):
+                MIGRATIONS[version](connection)
+        connection.execute(
+            "INSERT INTO schema_history VALUES (?, ?, ?)",
+            [SCHEMA_VERSION, to_naive_utc(self._now()), _program_version()],
+        )
+        connection.execute("COMMIT")
+
+
+@contextmanager
+def _turn(lock: Path) -> Iterator[None]:
+    """Our turn at the ledger: a blocking ``flock``, which is fair among waiting processes."""
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _connect(path: Path) -> duckdb.DuckDBPyConnection:
+    try:
+        # One thread: the ledger's queries are small, and the cores belong to the payload.
+        return duckdb.connect(str(path), config={"threads": 1})
+    except duckdb.Error as error:
+        raise LedgerFailure(
+            f"the ledger {path} cannot be opened: {error}",
+            next_step="end the program that holds it (any DuckDB shell on this file does), or restore a backup.",
+        ) from error
+
+
+def _schema_version(connection: duckdb.DuckDBPyConnection) -> int:
+    known = connection.execute(
+        "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'schema_history'"
+    ).fetchone()
+    if not known or not known[0]:
+        return 0
+    row = connection.execute("SELECT max(version) FROM schema_history").fetchone()
+    return int(row[0]) if row and row[0] is not None else 0
+
+
+def _program_version() -> str:
+    try:
+        return metadata.version("valuestream-dagster")
+    except metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,418 @@
+"""Asking the ledger: every answer is derived from the newest rows, and returned as values. Nothing is written here.
+
+Cost: each question scans the columns it needs of one or two tables, filtered by feed; 100,000 deliveries are a few
+milliseconds. No answer grows with history, save where a list of visible files is what is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from valuestream_dagster.core.continuity import Epoch, SliceState
+from valuestream_dagster.core.decision import Applied, Bound, KeyHistory, Verdict
+from valuestream_dagster.core.manifest import Digest, Kind, SealedFile
+from valuestream_dagster.core.sequence import SequenceKey
+from valuestream_dagster.ledger.rows import (
+    FeedSummary,
+    KeyRecord,
+    OpenRejection,
+    Publication,
+    PublishedFile,
+    Receipt,
+    RunRow,
+)
+
+# A rejection is open until a delivery of the same key and at least its revision is received and found good; one
+# whose key could not be read, until its manifest object is read again.
+_OPEN_REJECTIONS = """
+    SELECT r.manifest, r.key, r.ordinal, r.kind, r.revision, r.code, r.detail, r.rowid AS row
+    FROM receipts r
+    WHERE r.feed = $feed AND r.verdict = 'rejected'
+      AND NOT EXISTS (
+        SELECT 1 FROM receipts s WHERE s.feed = r.feed AND s.rowid > r.rowid
+          AND ((r.key IS NOT NULL AND s.key = r.key AND s.kind IS NOT DISTINCT FROM r.kind
+                AND s.verdict IN ('accepted', 'duplicate', 'rejected') AND s.revision >= coalesce(r.revision, 0))
+               OR (s.manifest = r.manifest AND s.verdict <> 'waiting')))
+    ORDER BY row"""
+
+# A conflict is open until a higher revision of its identity is accepted (ruling 4).
+_OPEN_CONFLICTS = """
+    SELECT e.kind, e.key, e.ordinal, e.revision, e.digest
+    FROM slice_events e
+    WHERE e.feed = $feed AND e.state = 'conflict'
+      AND NOT EXISTS (
+        SELECT 1 FROM publications p
+        WHERE p.feed = e.feed AND p.kind = e.kind AND p.key = e.key AND p.revision > e.revision)"""
+
+_PUBLICATION_COLUMNS = (
+    "publication_id, feed, kind, key, ordinal, revision, digest, computation_hash, run_id, rows, bytes, totals, "
+    "previous_key, position, epoch, published_at"
+)
+
+
+class LedgerReader:
+    """Questions and their answers."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def _rows(self, sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        rows = self._connection.execute(sql, parameters).fetchall()
+        return [tuple(v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for v in row) for row in rows]
+
+    # --- discovery -------------------------------------------------------------------------------------------------
+
+    def news(self, feed: str, listing: Sequence[tuple[str, str]]) -> tuple[frozenset[str], frozenset[str]]:
+        """Which listed objects are news (ruling: only a changed stamp is).
+
+        Args:
+            feed: whose landing place was listed.
+            listing: (path, stamp) of every object there.
+
+        Returns:
+            The paths never looked at under their present stamp, and the manifests that named such a path before.
+        """
+        if not listing:
+            return frozenset(), frozenset()
+        listed = pa.table({"path": [path for path, _ in listing], "stamp": [stamp for _, stamp in listing]})
+        self._connection.register("listed", listed)
+        try:
+            rows = self._rows(
+                """WITH seen AS (
+                     SELECT path, arg_max(stamp, rowid) AS stamp, arg_max(manifest, rowid) AS manifest
+                     FROM objects_seen WHERE feed = $feed GROUP BY path)
+                   SELECT listed.path, seen.manifest FROM listed LEFT JOIN seen USING (path)
+                   WHERE seen.stamp IS DISTINCT FROM listed.stamp""",
+                feed=feed,
+            )
+        finally:
+            self._connection.unregister("listed")
+        return frozenset(row[0] for row in rows), frozenset(row[1] for row in rows if row[1] is not None)
+
+    def manifests_of(self, feed: str, keys: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """For each key, the manifests that were received for it and did not end as accepted or duplicate."""
+        rows = self._rows(
+            """SELECT key, manifest FROM receipts WHERE feed = $feed AND key IN (SELECT unnest($keys))
+               GROUP BY key, manifest
+               HAVING arg_max(verdict, rowid) NOT IN ('accepted', 'duplicate', 'superseded') ORDER BY min(rowid)""",
+            feed=feed,
+            keys=list(keys),
+        )
+        found: dict[str, list[str]] = defaultdict(list)
+        for key, manifest in rows:
+            found[key].append(manifest)
+        return {key: tuple(manifests) for key, manifests in found.items()}
+
+    def last_receipts(self, feed: str, manifests: Iterable[str]) -> dict[str, tuple[Verdict, str]]:
+        """The newest verdict and detail of each named manifest."""
+        rows = self._rows(
+            """SELECT manifest, arg_max(verdict, rowid), arg_max(detail, rowid) FROM receipts
+               WHERE feed = $feed AND manifest IN (SELECT unnest($manifests)) GROUP BY manifest""",
+            feed=feed,
+            manifests=list(manifests),
+        )
+        return {row[0]: (Verdict(row[1]), row[2]) for row in rows}
+
+    # --- deciding --------------------------------------------------------------------------------------------------
+
+    def epoch(self, feed: str) -> Epoch | None:
+        """The newest epoch of a feed, or None before the first acceptance."""
+        rows = self._rows(
+            "SELECT epoch, baseline_key, baseline_ordinal FROM epochs WHERE feed = $feed ORDER BY rowid DESC LIMIT 1",
+            feed=feed,
+        )
+        return Epoch(rows[0][0], SequenceKey(rows[0][1], rows[0][2])) if rows else None
+
+    def records(self, feed: str, keys: Iterable[str]) -> dict[str, KeyRecord]:
+        """All that is known of the named keys: state in the newest epoch, and what is bound and applied per kind."""
+        asked: dict[str, Any] = {"feed": feed, "keys": list(dict.fromkeys(keys))}
+        bound: dict[tuple[str, str], list[Bound]] = defaultdict(list)
+        for key, kind, revision, digest in self._rows(
+            """SELECT key, kind, revision, digest FROM deliveries
+               WHERE feed = $feed AND key IN (SELECT unnest($keys)) ORDER BY rowid""",
+            **asked,
+        ):
+            bound[key, kind].append(Bound(revision, Digest(digest)))
+        applied = {
+            (row[0], row[1]): Applied(row[2], Digest(row[3]), row[4], row[5])
+            for row in self._rows(
+                """SELECT key, kind, arg_max(revision, rowid), arg_max(digest, rowid), arg_max(publication_id, rowid),
+                          arg_max(computation_hash, rowid)
+                   FROM publications WHERE feed = $feed AND key IN (SELECT unnest($keys)) GROUP BY key, kind""",
+                **asked,
+            )
+        }
+        conflicts: dict[tuple[str, str], list[Bound]] = defaultdict(list)
+        for kind, key, _, revision, digest in self._rows(
+            _OPEN_CONFLICTS + " AND e.key IN (SELECT unnest($keys))", **asked
+        ):
+            conflicts[key, kind].append(Bound(revision, Digest(digest)))
+        states = self._states(asked, {key for key, _ in conflicts})
+        return {
+            key: KeyRecord(
+                *states.get(key, (SliceState.MISSING, "")),
+                {
+                    kind: KeyHistory(
+                        tuple(bound.get((key, kind), ())),
+                        applied.get((key, kind)),
+                        tuple(conflicts.get((key, kind), ())),
+                    )
+                    for kind in Kind
+                    if (key, kind) in bound or (key, kind) in applied
+                },
+            )
+            for key in asked["keys"]
+        }
+
+    def _states(self, asked: dict[str, Any], in_conflict: set[str]) -> dict[str, tuple[SliceState, str]]:
+        """State of each asked key: conflict beats success, success beats a later failure (L25), failure a rejection."""
+        states: dict[str, tuple[SliceState, str]] = {}
+        for key, code in self._rows(
+            f"SELECT key, any_value(code) FROM ({_OPEN_REJECTIONS}) WHERE key IN (SELECT unnest($keys)) GROUP BY key",
+            **asked,
+        ):
+            states[key] = (SliceState.REJECTED, code)
+        for key, state, why in self._rows(
+            """SELECT key,
+                      CASE WHEN bool_or(state = 'succeeded') THEN 'succeeded' ELSE arg_max(state, rowid) END,
+                      coalesce(arg_max(why, rowid), '')
+               FROM slice_events
+               WHERE feed = $feed AND key IN (SELECT unnest($keys)) AND state <> 'conflict'
+                 AND epoch = coalesce((SELECT max(epoch) FROM epochs WHERE feed = $feed), 0)
+               GROUP BY key""",
+            **asked,
+        ):
+            states[key] = (SliceState(state), why)
+        for key in in_conflict:
+            states[key] = (SliceState.CONFLICT, "conflict")
+        return states
+
+    def fence(self, feed: str) -> int:
+        """The highest fencing number handed out for a feed; 0 before the first."""
+        return int(self._rows("SELECT coalesce(max(fence), 0) FROM runs WHERE feed = $feed", feed=feed)[0][0])
+
+    def position(self, feed: str, *, required: bool) -> SequenceKey | None:
+        """Last key of the contiguous prefix of succeeded slices, derived (C19); the highest, where gaps are allowed (C23)."""
+        rows = self._rows(
+            """WITH good AS (
+                 SELECT key, ordinal, arg_max(requires_ordinal, rowid) AS requires FROM slice_events
+                 WHERE feed = $feed AND state IN ('succeeded', 'waived')
+                   AND epoch = coalesce((SELECT max(epoch) FROM epochs WHERE feed = $feed), 0)
+                 GROUP BY key, ordinal),
+               linked AS (SELECT *, lag(ordinal) OVER (ORDER BY ordinal) AS before FROM good)
+               SELECT key, ordinal FROM linked
+               WHERE NOT $required OR ordinal < coalesce(
+                 (SELECT min(ordinal) FROM linked WHERE before IS NOT NULL AND requires IS DISTINCT FROM before),
+                 9223372036854775807)
+               ORDER BY ordinal DESC LIMIT 1""",
+            feed=feed,
+            required=required,
+        )
+        return SequenceKey(rows[0][0], rows[0][1]) if rows else None
+
+    # --- runs ------------------------------------------------------------------------------------------------------
+
+    def open_runs(self, feed: str) -> tuple[RunRow, ...]:
+        """Runs that were begun and never ended, oldest first (L13)."""
+        return tuple(
+            RunRow(row[0], feed, row[1], row[2], row[3], "running", row[4])
+            for row in self._rows(
+                """SELECT run_id, fence, holder, started_at, dagster_run_id FROM runs
+                   WHERE feed = $feed AND run_id NOT IN (SELECT run_id FROM run_ends WHERE feed = $feed)
+                   ORDER BY rowid""",
+                feed=feed,
+            )
+        )
+
+    def publications_of_run(self, run_id: str) -> tuple[Publication, ...]:
+        """What a run recorded, in order, with files."""
+        return self._publications("run_id = $run_id", run_id=run_id)
+
+    def unreported(self, feed: str, limit: int) -> tuple[Publication, ...]:
+        """Visible publications of which Dagster was not told yet, in order of recording, with files."""
+        return self._publications(
+            """feed = $feed AND publication_id NOT IN (SELECT publication_id FROM reported WHERE feed = $feed)
+               AND run_id IN (SELECT run_id FROM run_ends WHERE feed = $feed)""",
+            limit=limit,
+            feed=feed,
+        )
+
+    def publication(self, publication_id: str) -> Publication | None:
+        """One publication with its files and lineage."""
+        found = self._publications("publication_id = $publication_id", publication_id=publication_id)
+        return found[0] if found else None
+
+    def newest_publications(self, feed: str, keys: Iterable[str]) -> dict[str, tuple[Publication, ...]]:
+        """For each key its visible publications (one per kind), newest revision each."""
+        found = self._publications(
+            """rowid IN (SELECT max(rowid) FROM publications
+                         WHERE feed = $feed AND key IN (SELECT unnest($keys))
+                           AND run_id IN (SELECT run_id FROM run_ends WHERE feed = $feed)
+                         GROUP BY kind, key)""",
+            feed=feed,
+            keys=list(keys),
+        )
+        by_key: dict[str, list[Publication]] = defaultdict(list)
+        for publication in found:
+            by_key[publication.key.text].append(publication)
+        return {key: tuple(publications) for key, publications in by_key.items()}
+
+    def _publications(self, where: str, limit: int = 1_000_000, **parameters: Any) -> tuple[Publication, ...]:
+        rows = self._rows(
+            f"SELECT {_PUBLICATION_COLUMNS} FROM publications WHERE {where} ORDER BY rowid LIMIT {limit:d}",
+            **parameters,
+        )
+        ids = [row[0] for row in rows]
+        files: dict[str, list[PublishedFile]] = defaultdict(list)
+        lineage: dict[str, list[SealedFile]] = defaultdict(list)
+        if ids:
+            for row in self._rows(
+                "SELECT * FROM files WHERE publication_id IN (SELECT unnest($ids)) ORDER BY rowid", ids=ids
+            ):
+                files[row[0]].append(PublishedFile(*row[1:]))
+            for identity, role, path, uri, version, sha256, size in self._rows(
+                "SELECT * FROM lineage WHERE publication_id IN (SELECT unnest($ids)) ORDER BY rowid", ids=ids
+            ):
+                lineage[identity].append(SealedFile(role, path, sha256, size, uri, version))
+        return tuple(
+            Publication(
+                publication_id=row[0],
+                feed=row[1],
+                kind=Kind(row[2]),
+                key=SequenceKey(row[3], row[4]),
+                revision=row[5],
+                digest=Digest(row[6]),
+                computation_hash=row[7],
+                run_id=row[8],
+                rows=row[9],
+                bytes=row[10],
+                totals=tuple(json.loads(row[11]).items()),
+                previous_key=row[12],
+                position=row[13],
+                epoch=row[14],
+                published_at=row[15],
+                files=tuple(files[row[0]]),
+                lineage=tuple(lineage[row[0]]),
+            )
+            for row in rows
+        )
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    def summary(self, feed: str, *, required: bool) -> FeedSummary:
+        """What ``status`` shows of a feed."""
+        seen = self._rows(
+            """SELECT arg_max(key, ordinal), max(ordinal), arg_min(key, ordinal), min(ordinal)
+               FROM receipts WHERE feed = $feed AND key IS NOT NULL AND verdict NOT IN ('waiting', 'rejected')""",
+            feed=feed,
+        )[0]
+        applied = self._rows(
+            "SELECT count(DISTINCT (kind, key)) FROM publications WHERE feed = $feed", feed=feed
+        )[0][0]
+        failed = self._rows(
+            """SELECT key FROM (
+                 SELECT key, any_value(ordinal) AS ordinal, arg_max(state, rowid) AS state FROM slice_events
+                 WHERE feed = $feed AND state <> 'conflict' GROUP BY kind, key)
+               WHERE state IN ('failed', 'interrupted') GROUP BY key ORDER BY any_value(ordinal)""",
+            feed=feed,
+        )
+        conflicts = self._rows(
+            f"SELECT key FROM ({_OPEN_CONFLICTS}) GROUP BY key ORDER BY any_value(ordinal)", feed=feed
+        )
+        return FeedSummary(
+            applied=int(applied),
+            position=self.position(feed, required=required),
+            highest_seen=SequenceKey(seen[0], seen[1]) if seen[0] is not None else None,
+            lowest_seen=SequenceKey(seen[2], seen[3]) if seen[2] is not None else None,
+            conflicts=tuple(row[0] for row in conflicts),
+            failed=tuple(row[0] for row in failed),
+            rejections=self.open_rejections(feed),
+        )
+
+    def open_rejections(self, feed: str) -> tuple[OpenRejection, ...]:
+        """Rejected and not made good since, oldest first."""
+        return tuple(
+            OpenRejection(
+                row[0],
+                SequenceKey(row[1], row[2]) if row[1] is not None else None,
+                Kind(row[3]) if row[3] else None,
+                row[4],
+                row[5],
+                row[6],
+            )
+            for row in self._rows(_OPEN_REJECTIONS, feed=feed)
+        )
+
+    def receipts(self, feed: str | None, limit: int) -> tuple[Receipt, ...]:
+        """The newest receipts, oldest first; of one feed, or of all."""
+        rows = self._rows(
+            """SELECT receipt_id, received_at, feed, verdict, code, detail, next, manifest, kind, key, ordinal, revision,
+                      digest, warnings, findings, run_id, manifest_sha256
+               FROM (SELECT *, rowid AS row FROM receipts WHERE $feed IS NULL OR feed = $feed
+                     ORDER BY row DESC LIMIT $limit) ORDER BY row""",
+            feed=feed,
+            limit=limit,
+        )
+        return tuple(
+            Receipt(
+                receipt_id=row[0],
+                received_at=row[1],
+                feed=row[2],
+                verdict=Verdict(row[3]),
+                code=row[4],
+                detail=row[5],
+                next_step=row[6],
+                manifest=row[7],
+                kind=Kind(row[8]) if row[8] else None,
+                key=SequenceKey(row[9], row[10]) if row[9] is not None else None,
+                revision=row[11],
+                digest=row[12],
+                warnings=tuple(row[13]),
+                findings=tuple(json.loads(row[14])),
+                run_id=row[15],
+                manifest_sha256=row[16],
+            )
+            for row in rows
+        )
+
+    def history(self, feed: str, key: str | None) -> tuple[tuple[Publication, datetime | None], ...]:
+        """Every visible or once visible publication of a feed (or key) with the time when a newer one replaced it."""
+        publications = self._publications(
+            """feed = $feed AND ($key IS NULL OR key = $key)
+               AND run_id IN (SELECT run_id FROM run_ends WHERE feed = $feed)""",
+            feed=feed,
+            key=key,
+        )
+        replaced: dict[tuple[Kind, str], datetime] = {}
+        answer: list[tuple[Publication, datetime | None]] = []
+        for publication in reversed(publications):
+            slot = (publication.kind, publication.key.text)
+            answer.append((publication, replaced.get(slot)))
+            replaced[slot] = publication.published_at
+        return tuple(reversed(answer))
+
+    def feed_shapes(self) -> dict[str, tuple[str, str]]:
+        """The newest configuration hash and shape of every feed that was ever recorded."""
+        return {
+            row[0]: (row[1], row[2])
+            for row in self._rows(
+                "SELECT feed, arg_max(config_hash, rowid), arg_max(shape, rowid) FROM feed_versions GROUP BY feed"
+            )
+        }
+
+    def generation(self) -> int:
+        """A number that grows with every change that the catalogue must show; costs the same at any size."""
+        return int(
+            self._rows(
+                """SELECT (SELECT count(*) FROM run_ends) + (SELECT count(*) FROM receipts)
+                        + (SELECT count(*) FROM rulings) + (SELECT count(*) FROM feed_versions)
+                        + (SELECT count(*) FROM attempts)"""
+            )[0][0]
+        )

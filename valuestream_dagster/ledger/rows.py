@@ -1,0 +1,149 @@
+"""What the ledger hands out and takes in: frozen rows, named as in the catalogue. No SQL, no rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from valuestream_dagster.core.continuity import SliceState
+from valuestream_dagster.core.decision import KeyHistory, Verdict
+from valuestream_dagster.core.manifest import Digest, Kind, SealedFile
+from valuestream_dagster.core.sequence import SequenceKey
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """One arrival and its verdict; ``None`` where the manifest did not say."""
+
+    receipt_id: str
+    received_at: datetime
+    feed: str
+    verdict: Verdict
+    code: str
+    detail: str
+    next_step: str
+    manifest: str
+    kind: Kind | None = None
+    key: SequenceKey | None = None
+    revision: int | None = None
+    digest: str | None = None
+    warnings: tuple[str, ...] = ()
+    findings: tuple[dict[str, str | int | None], ...] = ()
+    run_id: str | None = None
+    manifest_sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenObject:
+    """The stamp under which an object was looked at on behalf of a manifest."""
+
+    path: str
+    stamp: str
+    manifest: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run: its fencing number, who holds it, and how it ended (``status`` is ``running`` until then)."""
+
+    run_id: str
+    feed: str
+    fence: int
+    holder: str
+    started_at: datetime
+    status: str = "running"
+    dagster_run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFile:
+    """One immutable file of a publication; ``path`` is relative to the store."""
+
+    path: str
+    sha256: str
+    bytes: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """One recorded revision: its files and where its bytes came from."""
+
+    publication_id: str
+    feed: str
+    kind: Kind
+    key: SequenceKey
+    revision: int
+    digest: Digest
+    computation_hash: str
+    run_id: str
+    rows: int
+    bytes: int
+    published_at: datetime
+    epoch: int
+    previous_key: str | None = None
+    position: str | None = None
+    totals: tuple[tuple[str, str], ...] = ()
+    files: tuple[PublishedFile, ...] = ()
+    lineage: tuple[SealedFile, ...] = ()
+
+    @property
+    def data_version(self) -> str:
+        """Dagster's data version of the partition: equal bytes of one revision have one version."""
+        return f"r{self.revision}-{self.digest.short}"
+
+
+@dataclass(frozen=True, slots=True)
+class SliceEvent:
+    """Something that happened to a slice."""
+
+    feed: str
+    epoch: int
+    kind: Kind
+    key: SequenceKey
+    state: SliceState
+    happened_at: datetime
+    requires: SequenceKey | None = None
+    revision: int | None = None
+    digest: str | None = None
+    run_id: str | None = None
+    publication_id: str | None = None
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """All that is known of one key: its state in the current epoch and its history per kind."""
+
+    state: SliceState = SliceState.MISSING
+    why: str = ""
+    histories: dict[Kind, KeyHistory] = field(default_factory=dict)
+
+    def history(self, kind: Kind) -> KeyHistory:
+        """What is known of one kind; empty when nothing is."""
+        return self.histories.get(kind, KeyHistory())
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRejection:
+    """A key (or an unreadable manifest) whose newest arrival was rejected and not made good since."""
+
+    manifest: str
+    key: SequenceKey | None
+    kind: Kind | None
+    revision: int | None
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSummary:
+    """What ``status`` needs of one feed; every list is bounded by what is open, not by history."""
+
+    applied: int
+    position: SequenceKey | None
+    highest_seen: SequenceKey | None
+    lowest_seen: SequenceKey | None
+    conflicts: tuple[str, ...]
+    failed: tuple[str, ...]
+    rejections: tuple[OpenRejection, ...]

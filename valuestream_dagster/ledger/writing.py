@@ -1,0 +1,168 @@
+"""Appending to the ledger: one method per table, inside the caller's transaction. Nothing is decided here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+import duckdb
+
+from valuestream_dagster.core.continuity import Epoch
+from valuestream_dagster.core.decision import Identity
+from valuestream_dagster.core.manifest import Digest
+from valuestream_dagster.ledger.rows import Publication, Receipt, RunRow, SeenObject, SliceEvent
+
+
+def to_naive_utc(moment: datetime) -> datetime:
+    """UTC without a zone: what the schema stores, so that no reader needs a time zone extension."""
+    return moment.astimezone(UTC).replace(tzinfo=None)
+
+
+class LedgerWriter:
+    """Inserts, and nothing else."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def _insert(self, table: str, rows: Sequence[Sequence[object]]) -> None:
+        """One INSERT for all rows; a multi-row VALUES is several times cheaper than a statement per row."""
+        for start in range(0, len(rows), 200):
+            part = rows[start : start + 200]
+            marks = "(" + ", ".join("?" * len(part[0])) + ")"
+            self._connection.execute(
+                f"INSERT INTO {table} VALUES {', '.join([marks] * len(part))}",
+                [to_naive_utc(value) if isinstance(value, datetime) else value for row in part for value in row],
+            )
+
+    def feed_version(
+        self, *, feed: str, source: str, dataset: str, mode: str, config_hash: str, shape: str, at: datetime
+    ) -> None:
+        """A feed's declaration, when it is new or changed (L26)."""
+        self._insert("feed_versions", [[feed, source, dataset, mode, config_hash, shape, at]])
+
+    def objects_seen(self, feed: str, objects: Iterable[SeenObject], at: datetime) -> None:
+        """The stamps under which objects were looked at."""
+        self._insert("objects_seen", [[feed, seen.path, seen.stamp, seen.manifest, at] for seen in objects])
+
+    def receipts(self, receipts: Iterable[Receipt]) -> None:
+        """Arrivals and their verdicts (M20)."""
+        self._insert(
+            "receipts",
+            [
+                [
+                    receipt.receipt_id,
+                    receipt.received_at,
+                    receipt.feed,
+                    receipt.kind,
+                    receipt.key.text if receipt.key else None,
+                    receipt.key.ordinal if receipt.key else None,
+                    receipt.revision,
+                    receipt.digest,
+                    receipt.verdict,
+                    receipt.code,
+                    receipt.detail,
+                    receipt.next_step,
+                    list(receipt.warnings),
+                    json.dumps(list(receipt.findings)),
+                    receipt.run_id,
+                    receipt.manifest,
+                    receipt.manifest_sha256,
+                ]
+                for receipt in receipts
+            ],
+        )
+
+    def delivery(
+        self, feed: str, identity: Identity, digest: Digest, *, manifest: str, manifest_sha256: str, at: datetime
+    ) -> None:
+        """Bind an identity to a digest (ruling 1)."""
+        key = identity.key
+        self._insert(
+            "deliveries",
+            [
+                [feed, identity.kind, key.text, key.ordinal, identity.revision, digest.hex, manifest, manifest_sha256, at]
+            ],
+        )
+
+    def epoch(self, feed: str, epoch: Epoch, *, anchor: str | None, run_id: str | None, at: datetime) -> None:
+        """Open an epoch (C34, C35): a new row, old ones stay."""
+        self._insert(
+            "epochs", [[feed, epoch.number, epoch.baseline.text, epoch.baseline.ordinal, anchor, at, run_id]]
+        )
+
+    def run(self, run: RunRow, computation_hash: str) -> None:
+        """A run begins: the outer barrier (L9)."""
+        self._insert(
+            "runs",
+            [[run.run_id, run.feed, run.fence, run.dagster_run_id, run.holder, computation_hash, run.started_at]],
+        )
+
+    def run_end(self, run_id: str, feed: str, status: str, at: datetime) -> None:
+        """A run ends as ``ok``, ``partial`` or ``failed``; its identity never changes (L11)."""
+        self._insert("run_ends", [[run_id, feed, status, at]])
+
+    def slice_events(self, events: Iterable[SliceEvent]) -> None:
+        """What happened to slices; ``requires`` is stored on the successor (C20)."""
+        self._insert(
+            "slice_events",
+            [
+                [
+                    event.feed,
+                    event.epoch,
+                    event.kind,
+                    event.key.text,
+                    event.key.ordinal,
+                    event.requires.text if event.requires else None,
+                    event.requires.ordinal if event.requires else None,
+                    event.state,
+                    event.revision,
+                    event.digest,
+                    event.run_id,
+                    event.publication_id,
+                    event.why,
+                    event.happened_at,
+                ]
+                for event in events
+            ],
+        )
+
+    def publication(self, publication: Publication) -> None:
+        """A revision with its files and lineage, together (M18, L10)."""
+        p = publication
+        self._insert(
+            "publications",
+            [
+                [
+                    p.publication_id,
+                    p.feed,
+                    p.kind,
+                    p.key.text,
+                    p.key.ordinal,
+                    p.revision,
+                    p.digest.hex,
+                    p.computation_hash,
+                    p.run_id,
+                    p.rows,
+                    p.bytes,
+                    json.dumps(dict(p.totals)),
+                    p.previous_key,
+                    p.position,
+                    p.epoch,
+                    p.published_at,
+                ]
+            ],
+        )
+        self._insert("files", [[p.publication_id, f.path, f.sha256, f.bytes, f.rows] for f in p.files])
+        self._insert(
+            "lineage",
+            [[p.publication_id, o.role, o.path, o.uri, o.version, o.sha256, o.bytes] for o in p.lineage],
+        )
+
+    def reported(self, feed: str, publication_ids: Iterable[str], at: datetime) -> None:
+        """Dagster has a materialization of these publications."""
+        self._insert("reported", [[feed, publication_id, at] for publication_id in publication_ids])
+
+    def segment(self, table: str, *, from_row: int, to_row: int, path: str, sha256: str, at: datetime) -> None:
+        """Rows of a table were exported as an immutable file (ruling 15)."""
+        self._insert("segments", [[table, from_row, to_row, path, sha256, at]])

@@ -1,0 +1,1 @@
+"""One parser per manifest format: bytes in, core manifest out. No IO, no clock."""

@@ -1,0 +1,1 @@
+"""From checked bytes to what readers see, in an order that is safe at every step."""

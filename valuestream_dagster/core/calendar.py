@@ -1,9 +1,10 @@
 """When a key is due, and whether it is overdue. Lateness only: it proves no gap and delays none (C11, C23, C30).
 
-Due times are counted from the *key's own date*: the last day of its period (a day is its own date, ISO week ``2026-W53`` has
-Sunday 2027-01-03, ``2026-11`` has 2026-11-30). ``"04:00"`` is that day at 04:00, ``"+1d 01:00"`` the day after at 01:00.
-``"day 3 12:00"`` is the third day of the month after the period, and says something only of keys of a month or longer.
-Where a clock is put forward over the due time, the instant that the old offset gives counts; where it is put back, the first.
+Due times are counted from the *key's own date*: the last day of its period (a day is its own date, ISO week
+``2026-W53`` has Sunday 2027-01-03, ``2026-11`` has 2026-11-30). ``"04:00"`` is that day at 04:00, ``"+1d 01:00"`` the
+day after at 01:00. ``"day 3 12:00"`` is the third day of the month after the period, and says something only of keys
+of a month or longer. Where a clock is put forward over the due time, the instant that the old offset gives counts;
+where it is put back, the first.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Expectation:
     timezone: str
 
     def due_at(self, key: SequenceKey, sequence: Sequence) -> datetime | None:
-        """The instant (UTC) at which ``key`` is due; None where the key has no date or the instant lies past year 9999."""
+        """The instant (UTC) at which ``key`` is due; None where the key has no date or year 9999 is passed."""
         last = last_day(key, sequence)
         if last is None:
             return None

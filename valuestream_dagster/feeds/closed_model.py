@@ -1,7 +1,7 @@
-"""Models whose every mistake is a sentence: unknown fields with the nearest known one, unbuilt ones by name, all at once.
+"""Models whose every mistake is a sentence: unknown fields with the nearest known one, unbuilt ones by name.
 
-The sentences are made inside pydantic, so that a feed file and Dagster's ``defs.yaml`` say the same. Which rules a model
-has is its own matter (``declaration``, ``settings``).
+All mistakes are said at once. The sentences are made inside pydantic, so that a feed file and Dagster's ``defs.yaml``
+say the same. Which rules a model has is its own matter (``declaration``, ``settings``).
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from difflib import get_close_matches
 from typing import Any, ClassVar, NoReturn, Self
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails, InitErrorDetails
 
 from valuestream_dagster.errors import ConfigurationFinding
 from valuestream_dagster.feeds.yaml_source import Place, YamlDocument
 
-_CODE = "valuestream"
 _SHAPES = {
     "string_type": "text (in quotes where YAML would read something else)",
     "tuple_type": "a list, e.g. [a, b]",
@@ -41,18 +40,22 @@ class Fault:
     reads: tuple[str, ...] = ()
 
 
+class Sentence(ValueError):
+    """A refusal in people's words; an object, so that Dagster can raise pydantic's error anew and say the same."""
+
+    def __init__(self, message: str, instead: str = "") -> None:
+        super().__init__(f"{message} Write: {instead}" if instead else message)
+        self.message = message
+        self.instead = instead
+
+
 def refuse(message: str, instead: str = "") -> NoReturn:
     """Refuse a value from inside a field validator."""
-    raise _custom(message, instead)
-
-
-def _custom(message: str, instead: str) -> PydanticCustomError:
-    template = "{message} Write: {instead}" if instead else "{message}"
-    return PydanticCustomError(_CODE, template, {"message": message, "instead": instead})
+    raise Sentence(message, instead)
 
 
 def not_built(what: str) -> str:
-    """The sentence for what ``SURFACE`` names and this version does not do."""
+    """The sentence for what the design names and this version does not do."""
     return f"`{what}` is part of the design and not built in this version; remove it"
 
 
@@ -110,58 +113,60 @@ class ClosedModel(BaseModel):
     def _sentence(cls, detail: ErrorDetails) -> InitErrorDetails:
         place = detail["loc"]
         name = str(place[-1]) if place else ""
-        error = cls._custom_error(detail, name) if detail["type"] != _CODE else _kept(detail)
-        return InitErrorDetails(type=error, loc=place, input=detail["input"])
+        return _line_error(_kept(detail) or cls._worded(detail, name), place, detail["input"])
 
     @classmethod
-    def _custom_error(cls, detail: ErrorDetails, name: str) -> PydanticCustomError:
+    def _worded(cls, detail: ErrorDetails, name: str) -> Sentence:
         code = detail["type"]
         match code:
             case "extra_forbidden" if name in cls.not_built_fields:
-                return _custom(not_built(name), "")
+                return Sentence(not_built(name), "")
             case "extra_forbidden":
-                return _unknown("field", name, cls._known_names())
+                return _unknown("unknown field `{}`", name, cls._known_names())
             case "missing":
-                return _custom(f"the field `{name}` is missing", f"{name}: ...")
+                return Sentence(f"the field `{name}` is missing", f"{name}: ...")
             case "literal_error" | "enum":
                 return cls._wrong_word(detail, name)
             case "invalid_key":
-                return _custom("a name here must be text", "the name in quotes")
+                return Sentence("a name here must be text", "the name in quotes")
             case _ if code in _SHAPES:
                 empty = " (nothing stands here)" if detail["input"] is None else ""
-                return _custom(f"`{_readable(detail['loc'])}` must be {_SHAPES[code]}{empty}", "")
+                return Sentence(f"`{_readable(detail['loc'])}` must be {_SHAPES[code]}{empty}", "")
             case _:
-                return _custom(f"`{_readable(detail['loc'])}`: {detail['msg'][:1].lower()}{detail['msg'][1:]}", "")
+                return Sentence(f"`{_readable(detail['loc'])}`: {detail['msg'][:1].lower()}{detail['msg'][1:]}", "")
 
     @classmethod
-    def _wrong_word(cls, detail: ErrorDetails, name: str) -> PydanticCustomError:
+    def _wrong_word(cls, detail: ErrorDetails, name: str) -> Sentence:
         known = [word.strip("' ") for word in detail.get("ctx", {}).get("expected", "").replace(" or ", ",").split(",")]
         value = detail["input"]
         if isinstance(value, str) and value in cls.not_built_values.get(name, ()):
-            return _custom(not_built(f"{name}: {value}"), f"{name}: {known[0]}")
-        return _unknown(f"value for `{name}`", str(value), known)
+            return Sentence(not_built(f"{name}: {value}"), f"{name}: {known[0]}")
+        return _unknown("`{}` is no value of `" + name + "`", str(value), known)
 
     @classmethod
     def _known_names(cls) -> list[str]:
         return [info.alias or name for name, info in cls.model_fields.items()]
 
 
-def _unknown(what: str, name: str, known: Iterable[str]) -> PydanticCustomError:
-    known = list(known)
-    shown = name if len(name) <= 80 else name[:77] + "..."
+def _unknown(sentence: str, name: str, known: list[str]) -> Sentence:
+    said = sentence.format(name if len(name) <= 80 else name[:77] + "...")
     near = get_close_matches(name, known, 1, 0.6)
     if near:
-        return _custom(f"unknown {what} `{shown}`; did you mean `{near[0]}`?", near[0])
-    return _custom(f"unknown {what} `{shown}`", "one of " + ", ".join(known))
+        return Sentence(f"{said}; did you mean `{near[0]}`?", near[0])
+    return Sentence(said, "one of " + ", ".join(known))
 
 
-def _kept(detail: ErrorDetails) -> PydanticCustomError:
-    context = detail.get("ctx", {})
-    return _custom(str(context.get("message", detail["msg"])), str(context.get("instead", "")))
+def _kept(detail: ErrorDetails) -> Sentence | None:
+    error = detail.get("ctx", {}).get("error")
+    return error if isinstance(error, Sentence) else None
+
+
+def _line_error(sentence: Sentence, place: tuple[int | str, ...], value: object) -> InitErrorDetails:
+    return InitErrorDetails(type="value_error", loc=place, input=value, ctx={"error": sentence})
 
 
 def _detail(fault: Fault, data: object) -> InitErrorDetails:
-    return InitErrorDetails(type=_custom(fault.message, fault.instead), loc=fault.place, input=data)
+    return _line_error(Sentence(fault.message, fault.instead), fault.place, data)
 
 
 def _readable(place: tuple[int | str, ...]) -> str:
@@ -170,13 +175,10 @@ def _readable(place: tuple[int | str, ...]) -> str:
 
 def findings_of(error: ValidationError, document: YamlDocument) -> tuple[ConfigurationFinding, ...]:
     """A model's refusal as findings with lines; places that the text itself got wrong are not reported twice."""
-    reported = {finding.line for finding in document.findings}
     findings = []
     for detail in error.errors(include_url=False):
         place = tuple(part for part in detail["loc"] if part != "[key]")
-        context = detail.get("ctx", {})
-        message = str(context.get("message", detail["msg"]))
-        finding = document.finding(place, message, str(context.get("instead", "")))
-        if place == () or place not in document.lines or finding.line not in reported:
-            findings.append(finding)
+        sentence = _kept(detail) or Sentence(detail["msg"])
+        if not any(document.is_faulty(place[:length]) for length in range(1, len(place) + 1)):
+            findings.append(document.finding(place, sentence.message, sentence.instead))
     return tuple(findings)

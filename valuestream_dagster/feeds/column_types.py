@@ -35,7 +35,21 @@ _NAMES |= {
 }
 _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"})
 _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC|DEC)(?: ?\( ?(\d{1,3}) ?(?:, ?(\d{1,3}) ?)?\))?")
-_NOT_BUILT = frozenset("BLOB BYTEA INTERVAL JSON BIT TIMETZ TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS LIST STRUCT MAP".split())
+_NOT_BUILT = frozenset(
+    (
+        "BLOB",
+        "BYTEA",
+        "INTERVAL",
+        "JSON",
+        "BIT",
+        "TIMETZ",
+        "TIMESTAMP_S",
+        "TIMESTAMP_MS",
+        "TIMESTAMP_NS",
+        "STRUCT",
+        "MAP",
+    )
+)
 _HUGE = frozenset({"HUGEINT", "INT128", "UHUGEINT"})
 
 
@@ -55,6 +69,8 @@ def canonical_type(text: str) -> str:
         raise ValueError(f"`{text}` would be published as DOUBLE and lose digits; write DECIMAL(38,0)")
     if name in _NOT_BUILT:
         raise ValueError(f"the type `{text}` is not built in this version; write VARCHAR and cast it in queries")
+    if text.count("(") != text.count(")"):
+        raise ValueError(f'`{text}` has an open bracket; inside {{...}} write such a type in quotes: "DECIMAL(18,2)"')
     near = get_close_matches(name.split("(")[0], [*_NAMES, "DECIMAL"], 1, 0.6)
     hint = f"did you mean {'DECIMAL(18,2)' if near == ['DECIMAL'] else near[0]}?" if near else "write e.g. VARCHAR"
     raise ValueError(f"`{text}` is no column type; {hint}")

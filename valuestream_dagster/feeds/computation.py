@@ -1,7 +1,7 @@
 """The computation hash: the digest of all that decides what a delivery's rows become, and of nothing else (L4, L29).
 
-Two declarations with one hash publish the same rows from the same bytes; an edit that leaves it alone recomputes nothing
-(L20). Not in it: names, places, alerts, order of work, and checks that only accept or reject (totals, policies).
+Two declarations with one hash publish the same rows from the same bytes; an edit that leaves it alone recomputes
+nothing (L20). Not in it: names, places, alerts, order of work, and what only accepts or rejects (totals, policies).
 """
 
 from __future__ import annotations

@@ -1,94 +1,46 @@
 """The feed file as a model: what a feed may declare, and every rule that such a declaration must keep.
 
-The same model is the ``attributes`` of the Dagster component, so it knows no files and no lines. It says nothing of how a
-feed is worked: ``feed.to_feed`` turns it into core values. Fields that ``SURFACE`` names and this version does not build
-are refused by name, never ignored.
+The same model is the ``attributes`` of the Dagster component, so it knows no files and no lines. It says nothing of how
+a feed is worked: ``feed.to_feed`` turns it into core values. Fields of the design that this version does not build are
+refused by name, never ignored.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal
-from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema
 
-from valuestream_dagster.core.calendar import DUE_FORMS, LONG_CADENCES, DueOnDay, parse_due
+from valuestream_dagster.core.calendar import LONG_CADENCES, DueOnDay, parse_due
 from valuestream_dagster.core.continuity import Mode
 from valuestream_dagster.core.manifest import Kind
 from valuestream_dagster.core.sequence import Cadence, DatedSequence, IntegerSequence, KeyProblem, Sequence
 from valuestream_dagster.feeds.closed_model import ClosedModel, Fault, not_built, refuse
-from valuestream_dagster.feeds.column_types import adds_up_exactly, canonical_type
-from valuestream_dagster.feeds.selection import glob_fault
+from valuestream_dagster.feeds.column_types import adds_up_exactly
+from valuestream_dagster.feeds.field_values import (
+    Character,
+    ColumnName,
+    ColumnType,
+    Condition,
+    DatasetName,
+    DueText,
+    Encoding,
+    Globs,
+    Landing,
+    NotificationUrls,
+    NullText,
+    OptionalCharacter,
+    Owner,
+    SourceName,
+    TagKey,
+    Timezone,
+)
 
-CONDITION_LIMIT = 2000
 COLUMNS_LIMIT = 2000
-RESERVED_SOURCES = frozenset({"valuestream", "information_schema", "pg_catalog", "system", "temp"})
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_TAG_KEY = re.compile(r"([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}")
-_OWNER = re.compile(r"team:[A-Za-z0-9_]+|[^@\s]+@[^@\s]+\.[^@\s]+")
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_ENCODINGS = {
-    "utf-8": "utf-8", "utf8": "utf-8", "latin-1": "latin-1", "latin1": "latin-1", "iso-8859-1": "latin-1",
-    "utf-16": "utf-16", "utf16": "utf-16",
-}  # fmt: skip
-
-
-def _name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        refuse(
-            f"`{text[:80]}` is no name: letters, digits, `_`, `.` and `-`, beginning with a letter or digit, at most 64",
-            "e.g. acme_orders",
-        )
-    return text
-
-
-def _source(text: str) -> str:
-    if text.lower() in RESERVED_SOURCES:
-        refuse(f"the source `{text}` is a schema of the catalogue's own", f"another name, e.g. {text}_data")
-    return _name(text)
-
-
-def _dataset(text: str) -> str:
-    if text.lower().endswith("__all"):
-        refuse(f"the dataset `{text}` ends with `__all`, which names the catalogue's view of all rows", text[:-5] or "data")
-    return _name(text)
-
-
-def _owner(text: str) -> str:
-    if not _OWNER.fullmatch(text):
-        refuse(f"the owner `{text[:80]}` is neither an email address nor a team", "e.g. team:data or ann@example.org")
-    return text
-
-
-def _tag_key(text: str) -> str:
-    if not _TAG_KEY.fullmatch(text):
-        refuse(f"`{text[:80]}` is no tag: letters, digits, `_`, `.` and `-`, at most 63", "e.g. domain")
-    return text
-
-
-def _landing(text: str) -> str:
-    scheme, found, rest = text.partition("://")
-    if not found:
-        if not text.strip() or "\x00" in text:
-            refuse("the landing place is empty", "landing: landing/acme/orders")
-        return text
-    if scheme != "s3":
-        refuse(f"the landing place's scheme `{scheme}://` is not built", "a folder, or s3://bucket/prefix")
-    if not _BUCKET.fullmatch(rest.partition("/")[0]):
-        refuse("the landing place names no bucket", "s3://bucket/prefix")
-    return text
-
-
-def _glob(text: str) -> str:
-    fault = glob_fault(text)
-    if fault:
-        refuse(f"`{text[:80]}`: {fault}", '"**/*.manifest.json"')
-    return text
+ColumnNames = tuple[str, ...]
 
 
 def _completion(value: Any) -> Any:
@@ -104,104 +56,18 @@ def _completion(value: Any) -> Any:
     refuse("completion needs a kind", "completion: manifest")
 
 
-def _timezone(text: str) -> str:
-    try:
-        ZoneInfo(text)
-    except (ValueError, OSError, KeyError):
-        near = get_close_matches(text, available_timezones(), 1, 0.6)
-        refuse(f"there is no time zone `{text[:80]}`", near[0] if near else "e.g. Europe/Brussels or UTC")
-    return text
-
-
-def _due(text: str) -> str:
-    if parse_due(text) is None:
-        refuse(f"`{text[:80]}` is no due time", DUE_FORMS)
-    return text
-
-
-def _character(text: str) -> str:
-    if len(text) != 1 or text in "\r\n\x00":
-        refuse(f"{text[:20]!r} is not one character", 'one character, e.g. ";"')
-    return text
-
-
-def _optional_character(text: str) -> str:
-    return _character(text) if text else text
-
-
-def _encoding(text: str) -> str:
-    known = _ENCODINGS.get(text.lower().replace("_", "-"))
-    if known is None:
-        refuse(f"the encoding `{text[:80]}` is not built in this version", "utf-8, latin-1 or utf-16")
-    return known
-
-
-def _texts(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
-def _null_text(text: str) -> str:
-    if "\n" in text or "\r" in text:
-        refuse("a text that means NULL has no line breaks", 'null: ["", "NA"]')
-    return text
-
-
-def _column_name(text: str) -> str:
-    if text.startswith("_"):
-        refuse(f"the column `{text[:80]}` begins with `_`, as the columns that valuestream adds do", "a name without it")
-    if not text.strip() or len(text) > 255 or not text.isprintable():
-        refuse(f"{text[:80]!r} is no column name", "1 to 255 printable characters")
-    return text
-
-
-def _column_type(text: str) -> str:
-    try:
-        return canonical_type(text)
-    except ValueError as error:
-        refuse(str(error))
-
-
 def _columns(value: Any) -> Any:
     if isinstance(value, list):
         refuse(not_built("columns as dated versions"), "columns: {order_id: BIGINT}")
     return value
 
 
-def _condition(text: str) -> str:
-    """Only what cannot be one boolean expression; whether it is one, the reader of rows finds out."""
-    if not text.strip() or len(text) > CONDITION_LIMIT:
-        refuse(f"a condition has 1 to {CONDITION_LIMIT} characters", "delete_when: \"op = 'D'\"")
-    bare = re.sub(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"", " ", text)
-    if "'" in bare or '"' in bare:
-        refuse("the condition has an unbalanced quote", "delete_when: \"op = 'D'\"")
-    if ";" in bare or "--" in bare or "/*" in bare or "\x00" in text or "$" in bare:
-        refuse("the condition is one SQL expression, without `;`, comments and `$`", "delete_when: \"op = 'D'\"")
-    if not _balanced(bare):
-        refuse("the condition has unbalanced brackets", "delete_when: \"op = 'D'\"")
-    if re.match(r"\s*(select|with|insert|update|delete|drop|copy|attach|create)\b", bare, re.IGNORECASE):
-        refuse("the condition is an expression, not a statement", "delete_when: \"op = 'D'\"")
-    return text
+def _texts(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
 
 
-def _balanced(text: str) -> bool:
-    depth = 0
-    for character in text:
-        depth += (character == "(") - (character == ")")
-        if depth < 0:
-            return False
-    return depth == 0
-
-
-def _url(text: str) -> str:
-    if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*://\S", text):
-        refuse("a notification place is a URL", "e.g. json://localhost:8080/hook or ${ALERT_URL}")
-    return text
-
-
-Timezone = Annotated[str, AfterValidator(_timezone)]
-NotificationUrls = tuple[Annotated[str, AfterValidator(_url)], ...]
-Globs = tuple[Annotated[str, AfterValidator(_glob)], ...]
-ColumnNames = tuple[str, ...]
+def _key_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 class SequenceDeclaration(ClosedModel):
@@ -219,9 +85,14 @@ class SequenceDeclaration(ClosedModel):
     cadence: Cadence | None = Field(default=None, description="How often a dated feed has a key (daily).")
     timezone: Timezone = Field(default="UTC", description="IANA zone of dated keys.")
     step: Annotated[StrictInt, Field(ge=1, le=10**9)] = Field(default=1, description="Distance between integer keys.")
-    continuity: Literal["required", "none"] = Field(default="none", description="Whether a key waits for its predecessor.")
-    baseline: StrictInt | str | None = Field(
-        default=None, description="From where continuity is judged: a key, `first` (lowest seen) or, in a chain, `full`."
+    continuity: Literal["required", "none"] = Field(
+        default="none", description="Whether a key waits for its predecessor."
+    )
+    baseline: Annotated[str, BeforeValidator(_key_text), WithJsonSchema({"type": ["string", "integer"]})] | None = (
+        Field(
+            default=None,
+            description="From where continuity is judged: a key, `first` (lowest seen) or, in a chain, `full`.",
+        )
     )
     key_from: Literal["manifest"] = Field(default="manifest", alias="from", description="Where the key is read.")
 
@@ -246,7 +117,7 @@ class SequenceDeclaration(ClosedModel):
                 ("continuity", "baseline"),
             )
         if self.baseline is not None and self.baseline not in ("first", "full"):
-            key = self.sequence.parse(str(self.baseline))
+            key = self.sequence.parse(self.baseline)
             if isinstance(key, KeyProblem):
                 yield Fault(
                     ("baseline",),
@@ -259,10 +130,12 @@ class SequenceDeclaration(ClosedModel):
 class ExpectDeclaration(ClosedModel):
     """Until when a key should be here."""
 
-    due: Annotated[str, AfterValidator(_due)] = Field(
-       default= description='Relative to the key\'s own date: "04:00", "+1d 01:00", or "day 3 12:00" of the month after it.'
+    due: DueText = Field(
+        description='Relative to the key\'s own date: "04:00", "+1d 01:00", or "day 3 12:00" of the month after it.'
     )
-    grace_minutes: Annotated[StrictInt, Field(ge=0, le=525_600)] = Field(default=0, description="Minutes until overdue.")
+    grace_minutes: Annotated[StrictInt, Field(ge=0, le=525_600)] = Field(
+        default=0, description="Minutes until overdue."
+    )
     timezone: Timezone | None = Field(default=None, description="IANA zone of the due time (the sequence's).")
 
 
@@ -278,13 +151,15 @@ class PayloadDeclaration(ClosedModel):
     }
 
     format: Literal["csv"] = Field(default="csv", description="Format of the data files.")
-    delimiter: Annotated[str, AfterValidator(_character)] = Field(default=",", description="Character between values.")
-    quote: Annotated[str, AfterValidator(_optional_character)] = Field(default='"', description="Quoting character, or empty.")
-    escape: Annotated[str, AfterValidator(_optional_character)] = Field(default='"', description="Character before a quote.")
+    delimiter: Character = Field(default=",", description="Character between values.")
+    quote: OptionalCharacter = Field(default='"', description="Quoting character, or empty.")
+    escape: OptionalCharacter = Field(default='"', description="Character before a quote.")
     header: StrictBool = Field(default=True, description="Whether the first line names the columns.")
-    encoding: Annotated[str, AfterValidator(_encoding)] = Field(default="utf-8", description="utf-8, latin-1 or utf-16.")
+    encoding: Encoding = Field(default="utf-8", description="utf-8, latin-1 or utf-16.")
     null: Annotated[
-        tuple[Annotated[str, AfterValidator(_null_text)], ...], BeforeValidator(_texts), Field(min_length=1, max_length=50)
+        tuple[NullText, ...],
+        BeforeValidator(_texts),
+        Field(min_length=1, max_length=50),
     ] = Field(default=("",), description="Unquoted text, or list of texts, that means NULL.")
     compression: Literal["auto", "none", "gzip"] = Field(default="auto", description="By name (`.gz`), none or gzip.")
 
@@ -302,7 +177,9 @@ class ControlsDeclaration(ClosedModel):
 
     not_built_fields: ClassVar[frozenset[str]] = frozenset({"rows", "independent"})
 
-    totals: ColumnNames = Field(default=(), description="Columns whose exact total is computed, and compared where declared.")
+    totals: ColumnNames = Field(
+        default=(), description="Columns whose exact total is computed, and compared where declared."
+    )
 
 
 class PolicyDeclaration(ClosedModel):
@@ -311,8 +188,12 @@ class PolicyDeclaration(ClosedModel):
     not_built_fields: ClassVar[frozenset[str]] = frozenset({"max_shrink", "recompute"})
 
     allow_empty: StrictBool = Field(default=False, description="Whether a delivery without rows is valid.")
-    extra_files: Literal["report", "reject"] = Field(default="report", description="What files outside the manifest do.")
-    conflict: Literal["stop", "continue"] = Field(default="stop", description="Whether a conflict stops the keys after it.")
+    extra_files: Literal["report", "reject"] = Field(
+        default="report", description="What files outside the manifest do."
+    )
+    conflict: Literal["stop", "continue"] = Field(
+        default="stop", description="Whether a conflict stops the keys after it."
+    )
 
 
 class FeedDeclaration(ClosedModel):
@@ -329,17 +210,18 @@ class FeedDeclaration(ClosedModel):
         "revision": frozenset({"name", "arrival"}),
     }
 
-    source: Annotated[str, AfterValidator(_source)] = Field(description="Who delivers.")
-    dataset: Annotated[str, AfterValidator(_dataset)] = Field(description="What kind of thing is delivered.")
+    source: SourceName = Field(description="Who delivers.")
+    dataset: DatasetName = Field(description="What kind of thing is delivered.")
     description: str = Field(default="", description="What the data is, in words.")
-    owners: tuple[Annotated[str, AfterValidator(_owner)], ...] = Field(default=(), description="Emails or `team:NAME`.")
-    tags: dict[Annotated[str, AfterValidator(_tag_key)], str] = Field(default={}, description="Tags of the Dagster asset.")
+    owners: tuple[Owner, ...] = Field(default=(), description="Emails or `team:NAME`.")
+    tags: dict[TagKey, str] = Field(default={}, description="Tags of the Dagster asset.")
     mode: Mode = Field(
-        default=Mode.PERIODS, description="`periods`: each key stands by itself; `chain`: newest full and the deltas after it."
+        default=Mode.PERIODS,
+        description="`periods`: each key stands by itself; `chain`: newest full and the deltas after it.",
     )
     kind: Kind = Field(default=Kind.FULL, description="Kind of deliveries whose manifest does not say.")
-    landing: Annotated[str, AfterValidator(_landing)] = Field(
-       default= description="Folder (relative to the deployment) or s3://bucket/prefix where deliveries arrive."
+    landing: Landing = Field(
+        description="Folder (relative to the deployment) or s3://bucket/prefix where deliveries arrive."
     )
     include: Annotated[Globs, Field(min_length=1)] = Field(
         default=("**/*.manifest.json",), description="Globs below `landing` for manifests; `**/` for any depth."
@@ -363,18 +245,22 @@ class FeedDeclaration(ClosedModel):
     payload: PayloadDeclaration = Field(default=PayloadDeclaration(), description="How data files are read.")
     revision: Literal["manifest"] = Field(default="manifest", description="Where the revision is read.")
     columns: Annotated[
-        dict[Annotated[str, AfterValidator(_column_name)], Annotated[str, AfterValidator(_column_type)]],
+        dict[ColumnName, ColumnType],
         BeforeValidator(_columns),
         Field(min_length=1, max_length=COLUMNS_LIMIT),
     ] = Field(description="DuckDB type of each column by name.")
     key: Annotated[ColumnNames, BeforeValidator(_texts)] = Field(default=(), description="Columns that identify a row.")
-    delete_when: Annotated[str, AfterValidator(_condition)] | None = Field(
+    delete_when: Condition | None = Field(
         default=None, description="SQL condition for rows of a chain that remove their key."
     )
     paused: StrictBool = Field(default=False, description="No runs while true.")
-    alerts: NotificationUrls = Field(default=(), description="Notification URLs for this feed, beside the deployment's.")
+    alerts: NotificationUrls = Field(
+        default=(), description="Notification URLs for this feed, beside the deployment's."
+    )
     controls: ControlsDeclaration = Field(default=ControlsDeclaration(), description="What is added up and compared.")
-    policy: PolicyDeclaration = Field(default=PolicyDeclaration(), description="What happens where the rules leave a choice.")
+    policy: PolicyDeclaration = Field(
+        default=PolicyDeclaration(), description="What happens where the rules leave a choice."
+    )
 
     @classmethod
     def stand_ins(cls) -> Mapping[str, object]:

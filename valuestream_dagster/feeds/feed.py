@@ -160,7 +160,7 @@ def _baseline(declared: SequenceDeclaration) -> Baseline | None:
         case "full":
             return Baseline("full")
         case text:
-            key = declared.sequence.parse(str(text))
+            key = declared.sequence.parse(text)
             if not isinstance(key, SequenceKey):
                 raise Broken(f"the baseline {text!r} was accepted and is no key")
             return Baseline("key", key)

@@ -54,7 +54,7 @@ def load_deployment_files(folder: Path, environ: Mapping[str, str]) -> tuple[Set
             feeds.append((feed, document.line_of(("source",))))
     findings += name_findings(feeds, settings)
     if findings or settings is None:
-        raise ConfigurationInvalid(findings)
+        raise ConfigurationInvalid(in_order(findings))
     return settings, tuple(sorted((feed for feed, _ in feeds), key=lambda feed: feed.name))
 
 
@@ -73,7 +73,7 @@ def parse_feed(text: str, file: str, *, deployment: Path, environ: Mapping[str, 
     findings: list[ConfigurationFinding] = []
     declaration = _validated(FeedDeclaration, read_yaml(text, file, environ), findings)
     if declaration is None or findings:
-        raise ConfigurationInvalid(findings)
+        raise ConfigurationInvalid(in_order(findings))
     return to_feed(declaration, deployment=deployment, file=file)
 
 
@@ -92,7 +92,7 @@ def parse_settings(text: str, file: str, *, deployment: Path, environ: Mapping[s
     findings: list[ConfigurationFinding] = []
     declaration = _validated(SettingsDeclaration, read_yaml(text, file, environ), findings)
     if declaration is None or findings:
-        raise ConfigurationInvalid(findings)
+        raise ConfigurationInvalid(in_order(findings))
     return to_settings(declaration, deployment=deployment)
 
 
@@ -128,6 +128,11 @@ def name_findings(feeds: Iterable[tuple[Feed, int]], settings: Settings | None) 
     return findings
 
 
+def in_order(findings: Iterable[ConfigurationFinding]) -> list[ConfigurationFinding]:
+    """The findings by file and line, each once."""
+    return sorted(dict.fromkeys(findings), key=lambda finding: (finding.file, finding.line))
+
+
 def _read_settings(root: Path, environ: Mapping[str, str], findings: list[ConfigurationFinding]) -> Settings | None:
     document = read_yaml_file(root / SETTINGS_FILE, SETTINGS_FILE, environ)
     declaration = _validated(SettingsDeclaration, document, findings)
@@ -146,9 +151,7 @@ def _feed_files(root: Path, findings: list[ConfigurationFinding]) -> list[Path]:
     return [path for path in paths if path.suffix == ".yaml"]
 
 
-def _validated(
-    model: type[ModelT], document: YamlDocument, findings: list[ConfigurationFinding]
-) -> ModelT | None:
+def _validated(model: type[ModelT], document: YamlDocument, findings: list[ConfigurationFinding]) -> ModelT | None:
     findings += document.findings
     if document.unreadable:
         return None

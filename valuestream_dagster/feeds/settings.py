@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field, StrictFloat, StrictInt
 
 from valuestream_dagster.feeds.closed_model import ClosedModel, not_built, refuse
-from valuestream_dagster.feeds.declaration import NotificationUrls
+from valuestream_dagster.feeds.field_values import NotificationUrls
 
 
 def _local(text: str) -> str:
@@ -32,7 +32,7 @@ def _endpoint(text: str) -> str:
 
 LocalPath = Annotated[str, AfterValidator(_local)]
 Count = Annotated[StrictInt, Field(ge=1, le=10**12)]
-Seconds = Annotated[StrictInt | StrictFloat, Field(gt=0, le=86_400)]
+Seconds = Annotated[StrictFloat, Field(gt=0, le=86_400)]
 Days = Annotated[StrictInt, Field(ge=0, le=36_500)]
 
 
@@ -45,8 +45,12 @@ class LimitsDeclaration(ClosedModel):
     keys_per_ledger_run: Count = Field(default=200, description="Most keys that become visible together.")
     ledger_slice_seconds: Seconds = Field(default=0.5, description="How long the ledger is held at most, in seconds.")
     tick_seconds: Seconds = Field(default=30, description="Seconds between two looks of the sensor.")
-    settle_seconds: Seconds = Field(default=2, description="Seconds for which an unreadable manifest must stay unchanged.")
-    run_attempts: Annotated[StrictInt, Field(ge=1, le=20)] = Field(default=3, description="Attempts at an interrupted key.")
+    settle_seconds: Seconds = Field(
+        default=2, description="Seconds for which an unreadable manifest must stay unchanged."
+    )
+    run_attempts: Annotated[StrictInt, Field(ge=1, le=20)] = Field(
+        default=3, description="Attempts at an interrupted key."
+    )
     gap_keys_listed: Count = Field(default=1_000, description="Most missing keys that a report names.")
     max_ratio: Count = Field(default=200, description="Unpacked bytes per packed byte at which a payload is refused.")
 
@@ -54,7 +58,9 @@ class LimitsDeclaration(ClosedModel):
 class RetentionDeclaration(ClosedModel):
     """For how long what nothing visible names is kept; left out: for ever."""
 
-    input_days: Days | None = Field(default=None, description="Days for which sealed inputs of invisible deliveries stay.")
+    input_days: Days | None = Field(
+        default=None, description="Days for which sealed inputs of invisible deliveries stay."
+    )
     superseded_days: Days | None = Field(default=None, description="Days for which superseded publications stay.")
     reader_grace_minutes: Annotated[StrictInt, Field(ge=0, le=525_600)] = Field(
         default=60, description="Minutes for which readers may still read files that are visible no more."

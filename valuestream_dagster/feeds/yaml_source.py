@@ -17,6 +17,7 @@ from valuestream_dagster.errors import ConfigurationFinding
 
 BYTES_LIMIT = 1024 * 1024
 DEPTH_LIMIT = 32
+_PREFIX_HIDDEN = 6
 
 Place = tuple[str | int, ...]
 
@@ -53,6 +54,8 @@ class YamlDocument:
         lines: line (from 1) of every mapping key and list item, by its place.
         findings: what the text itself does wrong; ``value`` is as good as could be read.
         unreadable: whether ``value`` is no use because the text is no YAML at all.
+        hidden: values taken from the environment, longest first, each with its name.
+        faulty: the places of ``findings``, so that none is reported twice.
     """
 
     file: str
@@ -61,6 +64,7 @@ class YamlDocument:
     findings: tuple[ConfigurationFinding, ...] = ()
     unreadable: bool = False
     hidden: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    faulty: frozenset[Place] = frozenset()
 
     def line_of(self, place: Place) -> int:
         """The line of the place, or of the nearest mapping or list around it."""
@@ -68,10 +72,18 @@ class YamlDocument:
             place = place[:-1]
         return self.lines.get(place, 1)
 
+    def is_faulty(self, place: Place) -> bool:
+        """Whether the text itself is wrong at the place."""
+        return place in self.faulty
+
     def redact(self, text: str) -> str:
-        """``text`` with every value that came from the environment written as its ``${NAME}`` again."""
+        """``text`` with every value that came from the environment written as its ``${NAME}`` again.
+
+        Messages shorten what they quote, so beginnings of a value are looked for too.
+        """
         for value, name in self.hidden:
-            text = text.replace(value, f"${{{name}}}")
+            for length in range(len(value), min(len(value), _PREFIX_HIDDEN) - 1, -1):
+                text = text.replace(value[:length], f"${{{name}}}")
         return text
 
     def finding(self, place: Place, message: str, instead: str = "") -> ConfigurationFinding:
@@ -115,7 +127,9 @@ def read_yaml(text: str, file: str, environ: Mapping[str, str]) -> YamlDocument:
             fault = _syntax_finding(error, text, file)
         else:
             value = {} if root is None else reader.value(root, ())
-            return YamlDocument(file, value, reader.lines, tuple(reader.findings), hidden=reader.hidden)
+            return YamlDocument(
+                file, value, reader.lines, tuple(reader.findings), hidden=reader.hidden, faulty=frozenset(reader.faulty)
+            )
     return YamlDocument(file, {}, {}, (fault,), unreadable=True)
 
 
@@ -186,6 +200,7 @@ class _Reader:
         self.environ = environ
         self.lines: dict[Place, int] = {}
         self.findings: list[ConfigurationFinding] = []
+        self.faulty: set[Place] = set()
         self._hidden: dict[str, str] = {}
 
     @property
@@ -207,46 +222,56 @@ class _Reader:
         assert isinstance(node, yaml.ScalarNode)
         return self._scalar(node, place)
 
-    def _note(self, node: yaml.Node, message: str, instead: str = "") -> None:
+    def _note(self, node: yaml.Node, place: Place, message: str, instead: str = "") -> None:
+        self.faulty.add(place)
         self.findings.append(ConfigurationFinding(self.file, node.start_mark.line + 1, message, instead))
 
     def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, object]:
         result: dict[str, object] = {}
         for key_node, value_node in node.value:
-            key = self._key(key_node)
+            key = self._key(key_node, place)
             if key is None:
                 continue
             if key in result:
                 first = self.lines[(*place, key)]
-                self._note(key_node, f"`{key}` stands twice here; the first is on line {first}", f"`{key}` once")
+                self._note(
+                    key_node, (*place, key), f"`{key}` stands twice here; the first is on line {first}", f"`{key}` once"
+                )
                 continue
             self.lines[(*place, key)] = key_node.start_mark.line + 1
             result[key] = self.value(value_node, (*place, key))
         return result
 
-    def _key(self, node: yaml.Node) -> str | None:
+    def _key(self, node: yaml.Node, place: Place) -> str | None:
         if not isinstance(node, yaml.ScalarNode):
-            self._note(node, "a key must be plain text, not a list or mapping")
+            self._note(node, place, "a key must be plain text, not a list or mapping")
             return None
         text = str(node.value)
         # `null` is a field of ours (payload.null), and every reader of these files takes the bare word for its name.
         if node.style is not None or node.tag == f"{_TAG}str" or text == "null":
             return text
-        self._note(node, f"a key must be text, and YAML reads `{text}` as something else", f'"{text}" in quotes')
+        self._note(
+            node,
+            (*place, text),
+            f"a key must be text, and YAML reads `{text}` as something else",
+            f'"{text}" in quotes',
+        )
         return text
 
     def _scalar(self, node: yaml.ScalarNode, place: Place) -> object:
         text = str(node.value)
         if node.style is None:
-            plain = self._plain(node, text)
+            plain = self._plain(node, place, text)
             if plain is not text:
                 return plain
         if _is_literal_secret(place, text):
-            self._note(node, f"{_named(place)} holds a literal secret", "${NAME}, and set NAME in the environment")
+            self._note(
+                node, place, f"{_named(place)} holds a literal secret", "${NAME}, and set NAME in the environment"
+            )
             return ""
-        return self._interpolated(node, text)
+        return self._interpolated(node, place, text)
 
-    def _plain(self, node: yaml.ScalarNode, text: str) -> object:
+    def _plain(self, node: yaml.ScalarNode, place: Place, text: str) -> object:
         """The value of an unquoted scalar; ``text`` itself where it is text in every loader."""
         kind = node.tag.removeprefix(_TAG)
         if kind == "null" and text in ("", "~", "null"):
@@ -259,19 +284,19 @@ class _Reader:
             return float(text)
         if kind != "str" or _LOOKS_OCTAL.fullmatch(text):
             instead = f'"{text}" in quotes' + (" (or true/false, if that is meant)" if kind == "bool" else "")
-            self._note(node, f"`{text}` is read as something else by some YAML loaders{_as_what(kind)}", instead)
+            self._note(node, place, f"`{text}` is read as something else by some YAML loaders{_as_what(kind)}", instead)
         return text
 
-    def _interpolated(self, node: yaml.ScalarNode, text: str) -> str:
+    def _interpolated(self, node: yaml.ScalarNode, place: Place, text: str) -> str:
         if "${" not in text or self.environ is None:
             return text
         if "${" in _VARIABLE.sub("", text):
-            self._note(node, "`${` begins no variable name here", "${NAME}, with letters, digits and _ only")
+            self._note(node, place, "`${` begins no variable name here", "${NAME}, with letters, digits and _ only")
             return text
         environ = self.environ
         for name in dict.fromkeys(_VARIABLE.findall(text)):
             if name not in environ:
-                self._note(node, f"the environment variable {name} is not set; set it before running this")
+                self._note(node, place, f"the environment variable {name} is not set; set it before running this")
             elif environ[name]:
                 self._hidden.setdefault(environ[name], name)
         return _VARIABLE.sub(lambda found: environ.get(found[1], ""), text)

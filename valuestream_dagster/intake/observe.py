@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from valuestream_dagster.core.continuity import Mode
 from valuestream_dagster.core.decision import Incomplete, Invalid
 from valuestream_dagster.core.finding import Finding
 from valuestream_dagster.core.manifest import Kind, Manifest, UnusableManifest, normal_path
@@ -18,7 +19,7 @@ from valuestream_dagster.core.sequence import SequenceKey
 from valuestream_dagster.errors import ObjectChanged, ObjectMissing, StoreFailure
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.feeds.settings import Limits
-from valuestream_dagster.intake.completion import Resolved, resolve
+from valuestream_dagster.intake.completion import Listing, Resolved, resolve
 from valuestream_dagster.intake.discovery import select
 from valuestream_dagster.manifests import native
 from valuestream_dagster.stores.base import LandingPlace, ObjectStat
@@ -109,14 +110,18 @@ def look(
         StoreFailure: the place cannot be listed.
     """
     listing = landing.list()
-    by_path = {stat.path: stat for stat in listing}
+    selected = select(listing, feed.include, feed.exclude)
+    by_path = Listing(listing, [stat.path for stat in selected])
     changed, owners = news([(stat.path, stat.stamp) for stat in listing])
     wanted = changed | owners | frozenset(again)
     arrivals: list[Arrival] = []
     unusable: list[UnusableArrival] = []
     foreign: list[ObjectStat] = []
-    for stat in select(listing, feed.include, feed.exclude):
+    for stat in selected:
         if stat.path not in wanted:
+            continue
+        if stat.bytes > limits.manifest_bytes:
+            unusable.append(_unusable(stat, b"", native.too_large(stat.bytes, limits.manifest_bytes), settled=True))
             continue
         try:
             data = landing.read(stat, limits.manifest_bytes)
@@ -135,12 +140,12 @@ def look(
             dataset=feed.dataset,
             default_kind=feed.default_kind,
             entries_limit=limits.manifest_entries,
+            allowed_kinds=frozenset(Kind) if feed.mode is Mode.CHAIN else frozenset({feed.default_kind}),
+            allow_empty=feed.allow_empty,
         )
         if isinstance(parsed, UnusableManifest):
             settled = _settled(stat, now, limits.settle_seconds)
-            unusable.append(
-                UnusableArrival(stat, data, parsed.findings, parsed.key, parsed.kind, parsed.revision, settled)
-            )
+            unusable.append(_unusable(stat, data, parsed, settled=settled))
             continue
         completeness = resolve(parsed, stat, by_path, now=now, settle_seconds=limits.settle_seconds)
         arrivals.append(
@@ -150,15 +155,14 @@ def look(
     return Look(len(listing), tuple(arrivals), tuple(unusable), tuple(foreign), landing.absent())
 
 
+def _unusable(stat: ObjectStat, data: bytes, parsed: UnusableManifest, *, settled: bool) -> UnusableArrival:
+    return UnusableArrival(stat, data, parsed.findings, parsed.key, parsed.kind, parsed.revision, settled)
+
+
 def _unreadable(stat: ObjectStat, error: StoreFailure) -> UnusableArrival:
-    too_large = "limit" in error.message
-    finding = Finding(
-        "manifest_too_large" if too_large else "manifest_unreadable",
-        error.message,
-        error.next_step or "ask the producer for a readable manifest.",
-        file=stat.path,
-    )
-    return UnusableArrival(stat, b"", (finding,), None, None, None, settled=True)
+    """A manifest that cannot be opened, a symbolic link among others."""
+    finding = Finding("manifest_unreadable", error.message, error.next_step, file=stat.path)
+    return _unusable(stat, b"", UnusableManifest((finding,)), settled=True)
 
 
 def _settled(stat: ObjectStat, now: datetime, settle_seconds: float) -> bool:

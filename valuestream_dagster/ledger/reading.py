@@ -29,17 +29,20 @@ from valuestream_dagster.ledger.rows import (
     RunRow,
 )
 
-# A rejection is open until a delivery of the same key and at least its revision is received and found good; one
-# whose key could not be read, until its manifest object is read again.
+# A rejection is open until a delivery of the same key and at least its revision is found good after it, or a higher
+# revision at any time; one whose key could not be read, until its manifest object is read again.
 _OPEN_REJECTIONS = """
     SELECT r.manifest, r.key, r.ordinal, r.kind, r.revision, r.code, r.detail, r.rowid AS row
     FROM receipts r
     WHERE r.feed = $feed AND r.verdict = 'rejected'
       AND NOT EXISTS (
-        SELECT 1 FROM receipts s WHERE s.feed = r.feed AND s.rowid > r.rowid
-          AND ((r.key IS NOT NULL AND s.key = r.key AND s.kind IS NOT DISTINCT FROM r.kind
-                AND s.verdict IN ('accepted', 'duplicate', 'rejected') AND s.revision >= coalesce(r.revision, 0))
-               OR (s.manifest = r.manifest AND s.verdict <> 'waiting')))
+        SELECT 1 FROM receipts s WHERE s.feed = r.feed AND s.key = r.key AND s.kind IS NOT DISTINCT FROM r.kind
+          AND s.verdict IN ('accepted', 'duplicate')
+          AND (s.revision > coalesce(r.revision, 0)
+               OR (s.rowid > r.rowid AND s.revision = coalesce(r.revision, 0))))
+      AND NOT EXISTS (
+        SELECT 1 FROM receipts s
+        WHERE s.feed = r.feed AND s.manifest = r.manifest AND s.rowid > r.rowid AND s.verdict <> 'waiting')
     ORDER BY row"""
 
 # A conflict is open until a higher revision of its identity is accepted (ruling 4).
@@ -48,7 +51,7 @@ _OPEN_CONFLICTS = """
     FROM slice_events e
     WHERE e.feed = $feed AND e.state = 'conflict'
       AND NOT EXISTS (
-        SELECT 1 FROM publications p
+        SELECT 1 FROM good_publications p
         WHERE p.feed = e.feed AND p.kind = e.kind AND p.key = e.key AND p.revision > e.revision)"""
 
 _PUBLICATION_COLUMNS = (
@@ -143,9 +146,9 @@ class LedgerReader:
         applied = {
             (row[0], row[1]): Applied(row[2], Digest(row[3]), row[4], row[5])
             for row in self._rows(
-                """SELECT key, kind, arg_max(revision, rowid), arg_max(digest, rowid), arg_max(publication_id, rowid),
-                          arg_max(computation_hash, rowid)
-                   FROM publications WHERE feed = $feed AND key IN (SELECT unnest($keys)) GROUP BY key, kind""",
+                """SELECT key, kind, arg_max(revision, row), arg_max(digest, row), arg_max(publication_id, row),
+                          arg_max(computation_hash, row)
+                   FROM good_publications WHERE feed = $feed AND key IN (SELECT unnest($keys)) GROUP BY key, kind""",
                 **asked,
             )
         }
@@ -181,9 +184,9 @@ class LedgerReader:
             states[key] = (SliceState.REJECTED, code)
         for key, state, why in self._rows(
             """SELECT key,
-                      CASE WHEN bool_or(state = 'succeeded') THEN 'succeeded' ELSE arg_max(state, rowid) END,
-                      coalesce(arg_max(why, rowid), '')
-               FROM slice_events
+                      CASE WHEN bool_or(state = 'succeeded') THEN 'succeeded' ELSE arg_max(state, row) END,
+                      coalesce(arg_max(why, row), '')
+               FROM good_slice_events
                WHERE feed = $feed AND key IN (SELECT unnest($keys)) AND state <> 'conflict'
                  AND epoch = coalesce((SELECT max(epoch) FROM epochs WHERE feed = $feed), 0)
                GROUP BY key""",
@@ -194,6 +197,24 @@ class LedgerReader:
             states[key] = (SliceState.CONFLICT, "conflict")
         return states
 
+    def deltas_after(self, feed: str, ordinal: int) -> tuple[tuple[SequenceKey, int, str, str], ...]:
+        """The applied deltas after a place in the order: key, revision, digest and publication of each, in order."""
+        return tuple(
+            (SequenceKey(row[0], row[1]), row[2], row[3], row[4])
+            for row in self._rows(
+                """SELECT key, ordinal, arg_max(revision, row), arg_max(digest, row), arg_max(publication_id, row)
+                   FROM good_publications WHERE feed = $feed AND kind = 'delta' AND ordinal > $ordinal
+                   GROUP BY key, ordinal ORDER BY ordinal""",
+                feed=feed,
+                ordinal=ordinal,
+            )
+        )
+
+    def lowest_seen(self, feed: str) -> SequenceKey | None:
+        """The lowest key of which a delivery was ever found good."""
+        rows = self._rows("SELECT key, ordinal FROM deliveries WHERE feed = $feed ORDER BY ordinal LIMIT 1", feed=feed)
+        return SequenceKey(rows[0][0], rows[0][1]) if rows else None
+
     def fence(self, feed: str) -> int:
         """The highest fencing number handed out for a feed; 0 before the first."""
         return int(self._rows("SELECT coalesce(max(fence), 0) FROM runs WHERE feed = $feed", feed=feed)[0][0])
@@ -202,7 +223,7 @@ class LedgerReader:
         """Last key of the contiguous prefix of succeeded slices, derived (C19); the highest, where gaps are allowed (C23)."""
         rows = self._rows(
             """WITH good AS (
-                 SELECT key, ordinal, arg_max(requires_ordinal, rowid) AS requires FROM slice_events
+                 SELECT key, ordinal, arg_max(requires_ordinal, row) AS requires FROM good_slice_events
                  WHERE feed = $feed AND state IN ('succeeded', 'waived')
                    AND epoch = coalesce((SELECT max(epoch) FROM epochs WHERE feed = $feed), 0)
                  GROUP BY key, ordinal),
@@ -235,6 +256,19 @@ class LedgerReader:
         """What a run recorded, in order, with files."""
         return self._publications("run_id = $run_id", run_id=run_id)
 
+    def manifest_of(self, publication: Publication) -> str | None:
+        """The manifest by which a publication's bytes were bound."""
+        rows = self._rows(
+            """SELECT manifest FROM deliveries WHERE feed = $feed AND kind = $kind AND key = $key
+                 AND revision = $revision AND digest = $digest ORDER BY rowid DESC LIMIT 1""",
+            feed=publication.feed,
+            kind=publication.kind.value,
+            key=publication.key.text,
+            revision=publication.revision,
+            digest=publication.digest.hex,
+        )
+        return rows[0][0] if rows else None
+
     def unreported(self, feed: str, limit: int) -> tuple[Publication, ...]:
         """Visible publications of which Dagster was not told yet, in order of recording, with files."""
         return self._publications(
@@ -252,7 +286,7 @@ class LedgerReader:
     def newest_publications(self, feed: str, keys: Iterable[str]) -> dict[str, tuple[Publication, ...]]:
         """For each key its visible publications (one per kind), newest revision each."""
         found = self._publications(
-            """rowid IN (SELECT max(rowid) FROM publications
+            """row IN (SELECT max(row) FROM good_publications
                          WHERE feed = $feed AND key IN (SELECT unnest($keys))
                            AND run_id IN (SELECT run_id FROM run_ends WHERE feed = $feed)
                          GROUP BY kind, key)""",
@@ -266,7 +300,7 @@ class LedgerReader:
 
     def _publications(self, where: str, limit: int = 1_000_000, **parameters: Any) -> tuple[Publication, ...]:
         rows = self._rows(
-            f"SELECT {_PUBLICATION_COLUMNS} FROM publications WHERE {where} ORDER BY rowid LIMIT {limit:d}",
+            f"SELECT {_PUBLICATION_COLUMNS} FROM good_publications WHERE {where} ORDER BY row LIMIT {limit:d}",
             **parameters,
         )
         ids = [row[0] for row in rows]
@@ -314,11 +348,13 @@ class LedgerReader:
             feed=feed,
         )[0]
         applied = self._rows(
-            "SELECT count(DISTINCT (kind, key)) FROM publications WHERE feed = $feed", feed=feed
+            "SELECT count(DISTINCT (kind, key)) FROM good_publications WHERE feed = $feed", feed=feed
         )[0][0]
         failed = self._rows(
             """SELECT key FROM (
-                 SELECT key, any_value(ordinal) AS ordinal, arg_max(state, rowid) AS state FROM slice_events
+                 SELECT key, any_value(ordinal) AS ordinal,
+                   CASE WHEN bool_or(state = 'succeeded') THEN 'succeeded' ELSE arg_max(state, row) END AS state
+                 FROM good_slice_events
                  WHERE feed = $feed AND state <> 'conflict' GROUP BY kind, key)
                WHERE state IN ('failed', 'interrupted') GROUP BY key ORDER BY any_value(ordinal)""",
             feed=feed,
@@ -334,6 +370,21 @@ class LedgerReader:
             conflicts=tuple(row[0] for row in conflicts),
             failed=tuple(row[0] for row in failed),
             rejections=self.open_rejections(feed),
+        )
+
+    def gaps(self, feed: str, step: int, limit: int) -> tuple[tuple[int, int], ...]:
+        """Neighbouring applied places in the order that are more than ``step`` apart, lowest first."""
+        return tuple(
+            (row[0], row[1])
+            for row in self._rows(
+                """SELECT before, ordinal FROM (
+                     SELECT ordinal, lag(ordinal) OVER (ORDER BY ordinal) AS before
+                     FROM (SELECT DISTINCT ordinal FROM good_publications WHERE feed = $feed))
+                   WHERE ordinal - before > $step ORDER BY ordinal LIMIT $limit""",
+                feed=feed,
+                step=step,
+                limit=limit,
+            )
         )
 
     def open_rejections(self, feed: str) -> tuple[OpenRejection, ...]:
@@ -413,6 +464,6 @@ class LedgerReader:
             self._rows(
                 """SELECT (SELECT count(*) FROM run_ends) + (SELECT count(*) FROM receipts)
                         + (SELECT count(*) FROM rulings) + (SELECT count(*) FROM feed_versions)
-                        + (SELECT count(*) FROM attempts)"""
+                        + (SELECT count(*) FROM attempts) + (SELECT count(*) FROM voided)"""
             )[0][0]
         )

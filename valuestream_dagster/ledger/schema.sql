@@ -72,3 +72,14 @@ CREATE TABLE IF NOT EXISTS reported (
 CREATE TABLE IF NOT EXISTS segments (
     "table" VARCHAR NOT NULL, from_row BIGINT NOT NULL, to_row BIGINT NOT NULL, path VARCHAR NOT NULL,
     sha256 VARCHAR NOT NULL, exported_at TIMESTAMP NOT NULL);
+
+-- Publications that recovery found damaged: their run was interrupted and a file does not hold what was recorded (L15).
+CREATE TABLE IF NOT EXISTS voided (
+    publication_id VARCHAR NOT NULL, why VARCHAR NOT NULL, voided_at TIMESTAMP NOT NULL);
+
+-- What every question about success is asked of; `row` is the order in which rows were written.
+CREATE VIEW IF NOT EXISTS good_publications AS
+    SELECT rowid AS row, * FROM publications WHERE publication_id NOT IN (SELECT publication_id FROM voided);
+CREATE VIEW IF NOT EXISTS good_slice_events AS
+    SELECT rowid AS row, * FROM slice_events
+    WHERE publication_id IS NULL OR publication_id NOT IN (SELECT publication_id FROM voided);

@@ -163,6 +163,10 @@ class LedgerWriter:
         """Dagster has a materialization of these publications."""
         self._insert("reported", [[feed, publication_id, at] for publication_id in publication_ids])
 
+    def voided(self, publication_id: str, why: str, at: datetime) -> None:
+        """A publication of an interrupted run is damaged and counts no more (L15)."""
+        self._insert("voided", [[publication_id, why, at]])
+
     def segment(self, table: str, *, from_row: int, to_row: int, path: str, sha256: str, at: datetime) -> None:
         """Rows of a table were exported as an immutable file (ruling 15)."""
         self._insert("segments", [[table, from_row, to_row, path, sha256, at]])

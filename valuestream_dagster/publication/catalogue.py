@@ -18,7 +18,7 @@ import duckdb
 from valuestream_dagster.core.continuity import Mode
 from valuestream_dagster.core.rows import Column
 from valuestream_dagster.errors import StoreFailure
-from valuestream_dagster.feeds.feed import Shape, shape_from_json
+from valuestream_dagster.feeds.feed import Feed, Shape, shape_from_json, shape_json
 from valuestream_dagster.ledger.duck import LedgerSession
 from valuestream_dagster.ledger.segments import ExportedTable, export_segments
 
@@ -58,9 +58,9 @@ _PUBLIC_VIEWS = {
 
 _VISIBLE = """
     SELECT p.feed, p.kind, p.key, p.ordinal, p.revision, p.epoch, p.publication_id
-    FROM publications p
-    WHERE p.rowid IN (SELECT max(rowid) FROM publications
-                      WHERE run_id IN (SELECT run_id FROM run_ends) GROUP BY feed, kind, key)"""
+    FROM good_publications p
+    WHERE p.row IN (SELECT max(row) FROM good_publications
+                    WHERE run_id IN (SELECT run_id FROM run_ends) GROUP BY feed, kind, key)"""
 
 
 def publish_catalogue(
@@ -102,6 +102,18 @@ def publish_catalogue(
         temporary.unlink(missing_ok=True)
         temporary.with_name(temporary.name + ".wal").unlink(missing_ok=True)
     return generation
+
+
+def record_feed_version(session: LedgerSession, feed: Feed, at: datetime) -> bool:
+    """Keep a feed's declaration by its hash when it is new or changed (L26); whether it was. Inside a transaction."""
+    shape = shape_json(feed)
+    if session.read.feed_shapes().get(feed.name) == (feed.computation_hash, shape):
+        return False
+    session.write.feed_version(
+        feed=feed.name, source=feed.source, dataset=feed.dataset, mode=feed.mode.value,
+        config_hash=feed.computation_hash, shape=shape, at=at,
+    )  # fmt: skip
+    return True
 
 
 def catalogue_state(path: Path) -> tuple[int, Path] | None:

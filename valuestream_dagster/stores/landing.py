@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from valuestream_dagster.errors import WrongUse
+from valuestream_dagster.feeds.settings import S3Settings
 from valuestream_dagster.stores.base import LandingPlace
 from valuestream_dagster.stores.local import LocalLanding
 from valuestream_dagster.stores.s3 import S3Landing
-
-
-@dataclass(frozen=True, slots=True)
-class S3Settings:
-    """Where S3 answers; None for Amazon's endpoint and the environment's region."""
-
-    endpoint_url: str | None = None
-    region: str | None = None
 
 
 def open_landing(address: str, s3: S3Settings) -> LandingPlace:

@@ -11,12 +11,13 @@ import errno
 import os
 import stat as modes
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 from urllib.parse import quote
 
 from valuestream_dagster.errors import ObjectChanged, ObjectExists, ObjectMissing, StoreFailure
@@ -27,11 +28,15 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a pipe that a file was swapped for would wait for its writer for ever.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NO_LINK = {errno.ELOOP, errno.EMLINK}
+# Inside a class with a method named ``list`` the built-in needs another name.
+_Stats = list[ObjectStat]
 
 
 def _failure(error: OSError, where: str) -> StoreFailure:
     reason = error.strerror or type(error).__name__
-    step = "give this user the right to read it." if isinstance(error, PermissionError) else "see that the folder works."
+    step = (
+        "give this user the right to read it." if isinstance(error, PermissionError) else "see that the folder works."
+    )
     return StoreFailure(f"{where}: {reason}.", next_step=step)
 
 
@@ -86,7 +91,7 @@ class LocalLanding:
 
     def list(self) -> list[ObjectStat]:
         """Everything below the root, sorted by path; a root that is not there lists as nothing."""
-        found: list[ObjectStat] = []
+        found: _Stats = []
         try:
             descriptor = os.open(self.root, _FOLDER)
         except FileNotFoundError:
@@ -97,7 +102,7 @@ class LocalLanding:
         found.sort(key=lambda stat: stat.path)
         return found
 
-    def _collect(self, descriptor: int, prefix: str, found: list[ObjectStat], depth: int) -> None:
+    def _collect(self, descriptor: int, prefix: str, found: _Stats, depth: int) -> None:
         """List one folder by its descriptor, which is closed, and those below it."""
         try:
             if depth == 0:
@@ -234,11 +239,10 @@ class LocalStore:
 
     def put_new(self, rel: str, temp: Path) -> None:
         """Make the temp the object of that name, durably. Raises ObjectExists where the name is taken; the temp stays."""
-        self._guard(lambda: _fsync(temp, os.O_RDONLY), temp)
         if not self.link_new(rel, temp):
             raise ObjectExists(f"{self.root / rel} exists already and is never overwritten.")
+        self.sync([rel])
         temp.unlink()
-        self.sync_folders(rel)
 
     def link_new(self, rel: str, temp: Path) -> bool:
         """Give the temp its final name, not yet durably and keeping the temp; False where the name is taken."""
@@ -263,20 +267,24 @@ class LocalStore:
         """Put whole bytes in place of a content-addressed object that a power loss left short (its name proves them equal)."""
         self._guard(lambda: os.replace(temp, self.root / rel), self.root / rel)
 
-    def sync(self, rel: str) -> None:
-        """Make the object's bytes and name durable, whoever wrote them."""
-        self._guard(lambda: _fsync(self.root / rel, os.O_RDONLY), self.root / rel)
-        self.sync_folders(rel)
+    def sync(self, names: Iterable[str]) -> None:
+        """Make the objects' bytes and names durable, whoever wrote them; each folder is synced once."""
+        folders: set[Path] = {self.root}
+        for name in dict.fromkeys(names):
+            path = self.root / name
+            self._guard(partial(_fsync, path, os.O_RDONLY), path)
+            folders.update(folder for folder in path.parents if self.root in folder.parents)
+        for folder in folders:
+            self._guard(partial(_fsync, folder, _FOLDER), folder)
 
-    def sync_folders(self, rel: str) -> None:
-        """Make the names durable on the way from the object up to the root's parent."""
-        folder = (self.root / rel).parent
-        while True:
-            current = folder
-            self._guard(lambda: _fsync(current, _FOLDER), current)
-            if current == self.root or current == current.parent:
-                return
-            folder = current.parent
+    @contextmanager
+    def writing(self, temp: Path) -> Iterator[BinaryIO]:
+        """A new, unbuffered file at a temp path; whatever goes wrong with it is a StoreFailure that names the store."""
+        try:
+            with open(temp, "xb", buffering=0) as file:
+                yield file  # type: ignore[misc, unused-ignore]
+        except OSError as error:
+            raise _failure(error, str(self.root)) from error
 
     def delete(self, rel: str) -> None:
         """Take the object away; it need not be there."""

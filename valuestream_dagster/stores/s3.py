@@ -52,7 +52,7 @@ class OpenS3Object:
         """Fill the buffer; bytes read, 0 at the end."""
         try:
             data: bytes = self._body.read(len(buffer))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the library raises its own, urllib3's and the socket's
             raise _failure(error, self._uri) from None
         buffer[: len(data)] = data
         return len(data)
@@ -101,8 +101,8 @@ class S3Landing:
     @property
     def _client(self) -> Any:
         if self._made_client is None:
-            import boto3  # type: ignore[import-untyped, unused-ignore]  # noqa: PLC0415 - 0.2 s that local feeds need not pay
-            from botocore.config import Config  # type: ignore[import-untyped, unused-ignore]  # noqa: PLC0415
+            import boto3  # type: ignore[import-untyped, unused-ignore]
+            from botocore.config import Config  # type: ignore[import-untyped, unused-ignore]
 
             config = Config(
                 connect_timeout=10,
@@ -121,7 +121,7 @@ class S3Landing:
             return request()
         except StoreFailure:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the library raises its own, urllib3's and the socket's
             raise _failure(error, uri) from None
 
     def list(self) -> list[ObjectStat]:

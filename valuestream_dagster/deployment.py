@@ -1,0 +1,292 @@
+"""One deployment, opened: its feeds, ledger, store and clock together. What ``cli`` and ``orchestration`` call; nothing is decided here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from uuid import uuid4
+
+import duckdb
+
+from valuestream_dagster.core.continuity import effective_epoch
+from valuestream_dagster.core.decision import Incomplete, Verdict, Wait
+from valuestream_dagster.core.sequence import KeyProblem, SequenceKey
+from valuestream_dagster.errors import WrongUse
+from valuestream_dagster.feeds.feed import Feed
+from valuestream_dagster.feeds.loading import load_deployment_files
+from valuestream_dagster.feeds.settings import Settings
+from valuestream_dagster.intake.observe import Look, UnusableArrival, look
+from valuestream_dagster.ledger.duck import DuckLedger
+from valuestream_dagster.ledger.rows import FeedSummary, Publication, Receipt, SeenObject
+from valuestream_dagster.publication.catalogue import catalogue_state, record_feed_version
+from valuestream_dagster.publication.plan import FeedPlan, plan_feed
+from valuestream_dagster.publication.publish import Publisher
+from valuestream_dagster.publication.receipts import receipt_of, tell
+from valuestream_dagster.publication.status import FeedStatus, status_of
+from valuestream_dagster.stores.landing import S3Settings, open_landing
+from valuestream_dagster.stores.local import LocalStore
+
+DEPLOYMENT_VARIABLE = "VALUESTREAM_DEPLOYMENT"
+NOW_VARIABLE = "VALUESTREAM_NOW"
+DEFAULT_DEPLOYMENT = "deployments/local"
+RECEIPTS_SHOWN = 1_000
+
+
+def clock_from(environ: Mapping[str, str]) -> Callable[[], datetime]:
+    """The clock: the system's, or the fixed reading that ``VALUESTREAM_NOW`` states, for rehearsals and tests.
+
+    Raises:
+        WrongUse: the variable holds no ISO time.
+    """
+    fixed = environ.get(NOW_VARIABLE)
+    if not fixed:
+        return lambda: datetime.now(UTC)
+    try:
+        moment = datetime.fromisoformat(fixed)
+    except ValueError:
+        raise WrongUse(f"{NOW_VARIABLE}={fixed} is no ISO time.", next_step="write e.g. 2026-11-30T06:00:00Z.") from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return lambda: moment.astimezone(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What a look alone had to be recorded for: manifests rejected unread, and deliveries that wait."""
+
+    receipts: tuple[Receipt, ...]
+
+    @property
+    def rejected(self) -> tuple[Receipt, ...]:
+        """The manifests that state no delivery."""
+        return tuple(receipt for receipt in self.receipts if receipt.verdict is Verdict.REJECTED)
+
+
+class Deployment:
+    """A deployment folder with everything behind it. Opening it touches no file but its YAML.
+
+    Args:
+        path: the folder.
+        settings: what ``valuestream.yaml`` says.
+        feeds: the declared feeds.
+        now: the clock.
+    """
+
+    def __init__(
+        self, path: Path, settings: Settings, feeds: Iterable[Feed], *, now: Callable[[], datetime]
+    ) -> None:
+        self.path = path
+        self.settings = settings
+        self.feeds = {feed.name: feed for feed in feeds}
+        self.now = now
+        self.ledger = DuckLedger(settings.ledger, now=now)
+        self.store = LocalStore(settings.store)
+
+    def feed(self, name: str) -> Feed:
+        """The feed of that name (``source/dataset``).
+
+        Raises:
+            WrongUse: there is none; names the nearest.
+        """
+        if name in self.feeds:
+            return self.feeds[name]
+        near = get_close_matches(name, self.feeds, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"the feeds are: {', '.join(self.feeds) or 'none'}."
+        raise WrongUse(f"there is no feed {name} in {self.path}.", next_step=hint)
+
+    def selected(self, name: str | None) -> tuple[Feed, ...]:
+        """The named feed, or all of them in order of name."""
+        return (self.feed(name),) if name else tuple(self.feeds.values())
+
+    def key(self, feed: Feed, text: str) -> SequenceKey:
+        """The feed's key of that text.
+
+        Raises:
+            WrongUse: it is no key of this feed.
+        """
+        key = feed.sequence.parse(text)
+        if isinstance(key, KeyProblem):
+            raise WrongUse(f"{feed.name}: {key.detail}.", next_step=f"write a key as {key.expected}.")
+        return key
+
+    def publisher(self, feed: Feed) -> Publisher:
+        """What publishing the feed needs."""
+        return Publisher(
+            feed=feed,
+            settings=self.settings,
+            ledger=self.ledger,
+            landing=open_landing(feed.landing, S3Settings(self.settings.s3.endpoint_url, self.settings.s3.region)),
+            store=self.store,
+            other_feeds=self._others(feed),
+            now=self.now,
+        )
+
+    def _others(self, feed: Feed) -> frozenset[tuple[str, str]]:
+        return frozenset((other.source, other.dataset) for other in self.feeds.values() if other.name != feed.name)
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def plan(self, feed: Feed, *, retry_failed: bool = False) -> FeedPlan:
+        """Look at the landing place and judge what is new there; writes nothing.
+
+        Costs one listing, two openings of the ledger and one small read per new manifest.
+        """
+        return self._planned(feed, retry_failed=retry_failed)[0]
+
+    def _planned(self, feed: Feed, *, retry_failed: bool) -> tuple[FeedPlan, FeedSummary, tuple[tuple[int, int], ...]]:
+        publisher = self.publisher(feed)
+        seen = look(
+            feed,
+            publisher.landing,
+            publisher.news,
+            other_feeds=publisher.other_feeds,
+            now=self.now(),
+            limits=self.settings.limits,
+        )
+        keys = [arrival.manifest.key for arrival in seen.arrivals]
+        asked = [name for key in keys for name in (key.text, feed.sequence.predecessor(key).text)]
+        with self.ledger.session() as session:
+            records = session.read.records(feed.name, asked) if asked else {}
+            recorded = session.read.epoch(feed.name)
+            lowest = session.read.lowest_seen(feed.name)
+            summary = session.read.summary(feed.name, required=feed.rule.required)
+            step = getattr(feed.sequence, "step", 1)
+            gaps = () if feed.rule.required else session.read.gaps(feed.name, step, self.settings.limits.gap_keys_listed)
+        first = min([*keys, *([lowest] if lowest else [])], key=lambda key: key.ordinal, default=None)
+        epoch = effective_epoch(feed.rule, recorded, first)
+        return plan_feed(feed, seen, records, epoch, retry_failed=retry_failed), summary, gaps
+
+    def status(self, feed: Feed) -> FeedStatus:
+        """How the feed stands now."""
+        plan, summary, gaps = self._planned(feed, retry_failed=False)
+        return status_of(plan, summary, gaps, now=self.now(), listed=self.settings.limits.gap_keys_listed)
+
+    def receipts(self, feed: str | None, limit: int = RECEIPTS_SHOWN) -> tuple[Receipt, ...]:
+        """The newest receipts, oldest first."""
+        with self.ledger.session() as session:
+            return session.read.receipts(feed, limit)
+
+    def history(self, feed: Feed, key: str | None) -> tuple[tuple[Publication, datetime | None], ...]:
+        """Publications of a feed or key with the time when a newer one replaced them."""
+        with self.ledger.session() as session:
+            return session.read.history(feed.name, key)
+
+    # --- recording what a look alone shows ---------------------------------------------------------------------------
+
+    def note(self, plan: FeedPlan) -> Noted:
+        """Record what needs no run: manifests that state no delivery, deliveries that wait, foreign manifests.
+
+        Writes nothing where there is nothing new, so that a tick is idempotent.
+        """
+        seen, feed = plan.look, plan.feed
+        waiting = [arrival for arrival in seen.arrivals if isinstance(arrival.completeness, Incomplete)]
+        if not (seen.unusable or seen.foreign or waiting):
+            return Noted(())
+        with self.ledger.session() as session:
+            paths = [arrival.stat.path for arrival in (*seen.unusable, *waiting)]
+            last = session.read.last_receipts(feed.name, paths)
+            receipts = [
+                receipt
+                for receipt in self._notes(feed, seen)
+                if receipt.verdict is not Verdict.WAITING or last.get(receipt.manifest) != (Verdict.WAITING, receipt.detail)
+            ]
+            settled = [unusable.stat for unusable in seen.unusable if unusable.settled]
+            touched = [SeenObject(stat.path, stat.stamp, stat.path) for stat in (*settled, *seen.foreign)]
+            with session.transaction():
+                record_feed_version(session, feed, self.now())
+                session.write.receipts(receipts)
+                session.write.objects_seen(feed.name, touched, self.now())
+            if receipts:
+                self.publisher(feed).publish_catalogue(session)
+        return Noted(tuple(receipts))
+
+    def _notes(self, feed: Feed, seen: Look) -> list[Receipt]:
+        notes = [self._unusable_receipt(feed, unusable) for unusable in seen.unusable]
+        for arrival in seen.arrivals:
+            if isinstance(arrival.completeness, Incomplete):
+                told = tell(arrival.manifest, Wait(arrival.completeness.missing))
+                notes.append(receipt_of(feed.name, arrival, told, Verdict.WAITING, self.now()))
+        return notes
+
+    def _unusable_receipt(self, feed: Feed, unusable: UnusableArrival) -> Receipt:
+        first = unusable.findings[0]
+        more = f" ({len(unusable.findings)} findings in all)" if len(unusable.findings) > 1 else ""
+        return Receipt(
+            receipt_id=uuid4().hex,
+            received_at=self.now(),
+            feed=feed.name,
+            verdict=Verdict.REJECTED if unusable.settled else Verdict.WAITING,
+            code=first.code if unusable.settled else "manifest_unsettled",
+            detail=f"{feed.name}: manifest {unusable.stat.path}: {first.detail}{more}",
+            next_step=first.next_step or f"ask {feed.source} for a corrected manifest.",
+            manifest=unusable.stat.path,
+            kind=unusable.kind,
+            key=unusable.key,
+            revision=unusable.revision,
+            findings=tuple(finding.as_dict() for finding in unusable.findings),
+        )
+
+    # --- the catalogue -----------------------------------------------------------------------------------------------
+
+    def refresh_catalogue(self) -> None:
+        """Publish the catalogue anew where it is missing, older than the ledger, or of a folder that was moved."""
+        with self.ledger.session() as session:
+            known = session.read.feed_shapes()
+            with session.transaction():
+                changed = any(
+                    [
+                        record_feed_version(session, feed, self.now())
+                        for feed in self.feeds.values()
+                        if known.get(feed.name, ("",))[0] != feed.computation_hash or feed.name not in known
+                    ]
+                )
+            state = catalogue_state(self.settings.catalog)
+            if changed or state != (session.read.generation(), self.settings.store):
+                next(iter(self._any_publisher())).publish_catalogue(session)
+
+    def _any_publisher(self) -> Sequence[Publisher]:
+        if not self.feeds:
+            raise WrongUse(
+                f"{self.path} declares no feed.", next_step="add a file to its feeds/ folder; README shows ten lines."
+            )
+        return [self.publisher(next(iter(self.feeds.values())))]
+
+    def open_catalogue(self) -> duckdb.DuckDBPyConnection:
+        """A connection whose default database is the catalogue, read-only and up to date."""
+        self.refresh_catalogue()
+        return attach_catalogue(self.settings.catalog)
+
+
+def attach_catalogue(path: Path) -> duckdb.DuckDBPyConnection:
+    """Open a published catalogue as readers should: attached read-only to a connection of its own."""
+    connection = duckdb.connect()
+    quoted = str(path).replace("'", "''")
+    connection.execute(f"ATTACH '{quoted}' AS catalog (READ_ONLY)")
+    connection.execute("USE catalog")
+    return connection
+
+
+def open_deployment(
+    path: str | os.PathLike[str],
+    environ: Mapping[str, str],
+    *,
+    extra_feeds: Iterable[Feed] = (),
+) -> Deployment:
+    """Read a deployment's YAML.
+
+    Args:
+        path: the folder.
+        environ: where ``${NAME}`` and ``VALUESTREAM_NOW`` are looked up.
+        extra_feeds: feeds declared elsewhere (as Dagster components) that belong to this deployment.
+
+    Raises:
+        WrongUse: the folder is no deployment.
+        ConfigurationInvalid: with every finding of every file.
+    """
+    settings, feeds = load_deployment_files(Path(path), environ)
+    extra = tuple(extra_feeds)
+    mine = [feed for feed in feeds if feed.name not in {other.name for other in extra}]
+    return Deployment(Path(path).absolute(), settings, (*mine, *extra), now=clock_from(environ))

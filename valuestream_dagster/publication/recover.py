@@ -1,0 +1,67 @@
+"""Settling what an interrupted run left: verify what it recorded, keep the good, void the rest, close it as ``partial``.
+
+Called under the feed's run lock: a run that is still open then has no process any more (L13). Files that no row names are
+inert and left for vacuum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from datetime import datetime
+
+from valuestream_dagster.core.continuity import SliceState
+from valuestream_dagster.ledger.duck import LedgerSession
+from valuestream_dagster.ledger.rows import Publication, SeenObject, SliceEvent
+from valuestream_dagster.stores.local import LocalStore
+
+
+def settle_interrupted(
+    session: LedgerSession, feed: str, store: LocalStore, now: Callable[[], datetime]
+) -> tuple[str, ...]:
+    """Close every run of a feed that never ended, keeping what is verified (L14, L15, L19); returns their ids.
+
+    Costs nothing where no run is open; otherwise one read of each file that the run recorded.
+    """
+    settled: list[str] = []
+    for run in session.read.open_runs(feed):
+        damaged = [
+            (publication, fault)
+            for publication in session.read.publications_of_run(run.run_id)
+            if (fault := _fault(publication, store)) is not None
+        ]
+        with session.transaction():
+            for publication, fault in damaged:
+                _void(session, publication, fault, now())
+            session.write.run_end(run.run_id, feed, "partial", now())
+        settled.append(run.run_id)
+    return tuple(settled)
+
+
+def _fault(publication: Publication, store: LocalStore) -> str | None:
+    """Why a recorded publication cannot be kept, or None (L14)."""
+    for file in publication.files:
+        try:
+            with store.path(file.path).open("rb") as opened:
+                found = hashlib.file_digest(opened, "sha256").hexdigest()
+        except OSError as error:
+            return f"{file.path} cannot be read: {error.strerror}"
+        if found != file.sha256:
+            return f"{file.path} does not hold the recorded bytes"
+    return None
+
+
+def _void(session: LedgerSession, publication: Publication, fault: str, at: datetime) -> None:
+    """The publication counts no more; its manifest becomes news, so that the next pass takes the delivery again."""
+    session.write.voided(publication.publication_id, fault, at)
+    session.write.slice_events(
+        [
+            SliceEvent(
+                publication.feed, publication.epoch, publication.kind, publication.key, SliceState.INTERRUPTED, at,
+                revision=publication.revision, run_id=publication.run_id, why=fault,
+            )
+        ]
+    )  # fmt: skip
+    manifest = session.read.manifest_of(publication)
+    if manifest is not None:
+        session.write.objects_seen(publication.feed, [SeenObject(manifest, "voided", manifest)], at)

@@ -49,7 +49,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
 
 def s3_client(endpoint_url: str) -> Any:
     """A client of that server; its keys are words that the server does not check."""
-    import boto3
+    import boto3  # type: ignore[import-untyped, unused-ignore]
 
     return boto3.client(
         "s3",

@@ -180,9 +180,9 @@ class PredecessorRule:
                 return Claimable()
             case BeforeBaseline(baseline):
                 return Covered(f"the baseline {baseline} includes it")
-            case Needs(None):
-                return Blocked(Reason.SEQUENCE_GAP, None, "no full has been accepted yet to start the chain from")
-            case Needs(SequenceKey() as needed):
+            case Needs(needed):
+                if needed is None:
+                    return Blocked(Reason.SEQUENCE_GAP, None, "no full has been accepted yet to start the chain from")
                 return self._judge_needed(needed, state_of(needed))
             case _:
                 assert_never(requirement)

@@ -50,6 +50,8 @@ class KeyProblem:
     detail: str
 
 
+# Keys have neighbours, so the calendar's own ends are left out; earlier years are before our calendar.
+FIRST_YEAR, LAST_YEAR = 1600, 9998
 _EPOCH_HOUR = datetime(1970, 1, 1)
 _PATTERNS: dict[Cadence, tuple[re.Pattern[str], str]] = {
     Cadence.HOURLY: (re.compile(r"(\d{4})-(\d{2})-(\d{2})T(\d{2})"), "YYYY-MM-DDTHH"),
@@ -116,8 +118,12 @@ class DatedSequence:
         found = _PATTERNS[self.cadence][0].fullmatch(text) if text.isascii() else None
         if found is None:
             return KeyProblem("pattern_mismatch", text, self.expected, f"{text!r} is not of the form {self.expected}")
+        parts = tuple(int(group) for group in found.groups())
+        if not FIRST_YEAR <= parts[0] <= LAST_YEAR:
+            why = f"{text!r} lies outside the years {FIRST_YEAR} to {LAST_YEAR}"
+            return KeyProblem("invalid_date", text, self.expected, why)
         try:
-            ordinal = _ordinal_of(self.cadence, tuple(int(group) for group in found.groups()))
+            ordinal = _ordinal_of(self.cadence, parts)
         except ValueError as error:
             return KeyProblem("invalid_date", text, self.expected, f"{text!r} does not exist: {error}")
         return SequenceKey(text, ordinal)

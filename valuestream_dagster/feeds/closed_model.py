@@ -85,7 +85,7 @@ class ClosedModel(BaseModel):
         try:
             model = handler(data)
         except ValidationError as error:
-            details = [cls._sentence(detail) for detail in error.errors(include_url=False)]
+            details = [cls._sentence(detail) for detail in _causes(error)]
             details += cls._faults_despite(data, error, handler)
             raise ValidationError.from_exception_data(cls.__name__, details) from None
         faults = list(model.faults())
@@ -120,7 +120,7 @@ class ClosedModel(BaseModel):
         code = detail["type"]
         match code:
             case "extra_forbidden" if name in cls.not_built_fields:
-                return Sentence(not_built(name), "")
+                return Sentence(not_built(name))
             case "extra_forbidden":
                 return _unknown("unknown field `{}`", name, cls._known_names())
             case "missing":
@@ -131,9 +131,10 @@ class ClosedModel(BaseModel):
                 return Sentence("a name here must be text", "the name in quotes")
             case _ if code in _SHAPES:
                 empty = " (nothing stands here)" if detail["input"] is None else ""
-                return Sentence(f"`{_readable(detail['loc'])}` must be {_SHAPES[code]}{empty}", "")
+                what = f"`{_readable(detail['loc'])}` must be" if detail["loc"] else "here must stand"
+                return Sentence(f"{what} {_SHAPES[code]}{empty}")
             case _:
-                return Sentence(f"`{_readable(detail['loc'])}`: {detail['msg'][:1].lower()}{detail['msg'][1:]}", "")
+                return Sentence(f"`{_readable(detail['loc'])}`: {detail['msg'][:1].lower()}{detail['msg'][1:]}")
 
     @classmethod
     def _wrong_word(cls, detail: ErrorDetails, name: str) -> Sentence:
@@ -169,8 +170,15 @@ def _detail(fault: Fault, data: object) -> InitErrorDetails:
     return _line_error(Sentence(fault.message, fault.instead), fault.place, data)
 
 
+def _causes(error: ValidationError) -> list[ErrorDetails]:
+    """The errors without those that only follow: a list is not too short because its one item was refused."""
+    details = error.errors(include_url=False)
+    inner = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
+    return [detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in inner]
+
+
 def _readable(place: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in place if part != "[key]") or "the document"
+    return ".".join(str(part) for part in place if part != "[key]")
 
 
 def findings_of(error: ValidationError, document: YamlDocument) -> tuple[ConfigurationFinding, ...]:

@@ -11,6 +11,7 @@ import binascii
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
@@ -179,8 +180,7 @@ def _no_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) == len(pairs):
         return members
-    seen: set[str] = set()
-    twin = next(name for name, _ in pairs if name in seen or seen.add(name))
+    twin = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
     raise _NotJson(f"holds the member {_shown(twin)} twice in one object")
 
 

@@ -18,7 +18,9 @@ from uuid import uuid4
 
 from valuestream_dagster.core.continuity import (
     Blocked,
+    Covered,
     Epoch,
+    Judgement,
     Mode,
     Needs,
     SliceState,
@@ -29,11 +31,13 @@ from valuestream_dagster.core.decision import (
     Bound,
     Conflict,
     Decision,
+    Duplicate,
     Identity,
     Incomplete,
     Invalid,
     KeyHistory,
     Observation,
+    Superseded,
     Valid,
     Verdict,
     decide,
@@ -59,6 +63,8 @@ from valuestream_dagster.publication.recover import settle_interrupted
 from valuestream_dagster.stores.base import LandingPlace
 from valuestream_dagster.stores.local import LocalStore
 
+# Decisions after which a run may be green.
+_CALM = (Accept, Duplicate, Superseded, Covered)
 FORMAT_VERSION = 1
 BATCH_KEYS = 64
 
@@ -86,6 +92,13 @@ class PreparedKey:
     key: SequenceKey
     arrivals: tuple[PreparedArrival, ...]
     existing: Publication | None
+
+    @property
+    def worth_an_output(self) -> bool:
+        """Whether, as decided now, the key has a publication afterwards and no trouble alone made it run."""
+        accepted = any(isinstance(one.provisional, Accept) for one in self.arrivals)
+        calm = all(one.failure is None and isinstance(one.provisional, _CALM) for one in self.arrivals)
+        return accepted or (calm and self.existing is not None)
 
     @property
     def data_version(self) -> str | None:
@@ -218,6 +231,11 @@ class Publisher:
         with self.ledger.session() as session:
             return session.read.unreported(self.feed.name, limit)
 
+    def has_open_run(self) -> bool:
+        """Whether a run was begun and never ended; under the run lock that is an interrupted one."""
+        with self.ledger.session() as session:
+            return bool(session.read.open_runs(self.feed.name))
+
     def _epoch(self, session: LedgerSession, seen: Look) -> Epoch | None:
         keys = [arrival.manifest.key for arrival in seen.arrivals]
         known = session.read.lowest_seen(self.feed.name)
@@ -280,6 +298,11 @@ class FeedRun:
         self._next_id = self._new_id()
         self._recorded = 0
         self._good = self._bad = 0
+
+    def judge(self, key: SequenceKey) -> Judgement:
+        """What the predecessor rule says of a key of which nothing is here."""
+        kind = Kind.DELTA if self._feed.mode is Mode.CHAIN else self._feed.default_kind
+        return self._feed.rule.judge(kind, key, self._facts.epoch, self._facts.state_of)
 
     # --- the whole way, for many keys --------------------------------------------------------------------------------
 

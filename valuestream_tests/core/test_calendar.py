@@ -41,7 +41,19 @@ def test_the_three_forms_of_a_due_time(text: str, due: DueAfter | DueOnDay) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ["", "4:00", "24:00", "04:60", "04:00 ", "day 0 12:00", "day 32 12:00", "-1d 01:00", "+1 01:00", "1d 01:00", "٠٤:٠٠"],
+    [
+        "",
+        "4:00",
+        "24:00",
+        "04:60",
+        "04:00 ",
+        "day 0 12:00",
+        "day 32 12:00",
+        "-1d 01:00",
+        "+1 01:00",
+        "1d 01:00",
+        "٠٤:٠٠",
+    ],
 )
 def test_what_is_no_due_time_is_none(text: str) -> None:
     assert parse_due(text) is None

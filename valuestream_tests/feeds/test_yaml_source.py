@@ -40,7 +40,7 @@ def test_an_empty_text_is_an_empty_mapping() -> None:
     "scalar",
     [
         *("NO", "no", "yes", "On", "off", "010", "-017", "08", "0o17", "0x1F", "0b11", "1_000", "12:30:00", "12:30"),
-        *("1:30.5", "2013-01-01", "2013-01-01 10:00:00", ".inf", ".nan", "1_0.5", "+5", "1.e3", "NULL", "Null", "="),
+        *("1:30.5", "2013-01-01", "2013-01-01 10:00:00", ".inf", ".nan", "1_0.5", "+5", "1.0e+3", "NULL", "Null", "="),
     ],
 )
 def test_a_scalar_that_yaml_1_1_turns_into_something_else_must_be_quoted(scalar: str) -> None:
@@ -53,7 +53,9 @@ def test_a_scalar_that_yaml_1_1_turns_into_something_else_must_be_quoted(scalar:
     assert _read(f'a: x\nb: "{scalar}"\n').findings == ()
 
 
-@pytest.mark.parametrize("scalar", ["1", "0", "-5", "0.5", "true", "false", "True", "null", "~", "x", "2026-11", "1.5", "y"])
+@pytest.mark.parametrize(
+    "scalar", ["1", "0", "-5", "0.5", "true", "false", "True", "null", "~", "x", "2026-11", "1.5", "y"]
+)
 def test_scalars_that_all_loaders_read_alike_need_no_quotes(scalar: str) -> None:
     document = _read(f"b: {scalar}\n")
     assert document.findings == ()
@@ -87,7 +89,10 @@ def test_the_field_named_null_may_stand_bare() -> None:
 
 
 def test_a_key_twice_is_refused_with_both_lines() -> None:
-    assert _messages("a: 1\nb: 2\na: 3\n") == "feeds/x.yaml:3: `a` stands twice here; the first is on line 1 Write: `a` once"
+    assert (
+        _messages("a: 1\nb: 2\na: 3\n")
+        == "feeds/x.yaml:3: `a` stands twice here; the first is on line 1 Write: `a` once"
+    )
 
 
 @pytest.mark.parametrize(

@@ -265,19 +265,19 @@ def test_an_object_in_s3_is_sealed_with_its_version_and_refused_under_another(tm
     store = LocalStore(tmp_path / "store")
     with s3_server() as endpoint:
         client = s3_client(endpoint)
-        client.create_bucket(Bucket="b")
-        client.put_bucket_versioning(Bucket="b", VersioningConfiguration={"Status": "Enabled"})
+        client.create_bucket(Bucket="box")
+        client.put_bucket_versioning(Bucket="box", VersioningConfiguration={"Status": "Enabled"})
         data = os.urandom(3 * BUFFER)
-        version = client.put_object(Bucket="b", Key="in/a.csv", Body=data)["VersionId"]
-        landing = S3Landing("b", "in", endpoint, client=client)
+        version = client.put_object(Bucket="box", Key="in/a.csv", Body=data)["VersionId"]
+        landing = S3Landing("box", "in", endpoint, client=client)
         (stat,) = landing.list()
         sealed = seal(landing, Resolved(((Entry("a.csv", version_id=version), stat),)), store, buffer=BUFFER)
         assert isinstance(sealed, Sealed)
         sealed.wait_durable()
-        assert (sealed.files[0].uri, sealed.files[0].version) == ("s3://b/in/a.csv", version)
+        assert (sealed.files[0].uri, sealed.files[0].version) == ("s3://box/in/a.csv", version)
         assert sealed.paths[0].read_bytes() == data
         other = seal(landing, Resolved(((Entry("a.csv", version_id="v0"), stat),)), store, buffer=BUFFER)
         assert isinstance(other, Invalid)
         assert other.findings[0].code == "version_mismatch"
-        client.put_object(Bucket="b", Key="in/a.csv", Body=b"new")
+        client.put_object(Bucket="box", Key="in/a.csv", Body=b"new")
         assert isinstance(seal(landing, Resolved(((Entry("a.csv"), stat),)), store, buffer=BUFFER), Incomplete)

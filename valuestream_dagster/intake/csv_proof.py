@@ -1,0 +1,98 @@
+"""Prove on a CSV file's raw bytes that every cell is plain for its type, so that DuckDB's fast typed reader cannot lose anything.
+
+One regular expression describes a row; the file must be rows and nothing else. RE2 (in Arrow) runs it as a finite automaton over
+blocks of whole rows at about 400 MB per second and thread: a tenth of what parsing costs, where proving cell by cell costs half.
+
+The proof is sufficient, not necessary: ``False`` says only that a slower, cell-by-cell reading has to decide. It is sound across
+blocks because a block that starts at a row's start and matches must end at a row's end: no unclosed quote matches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO
+
+from valuestream_dagster.core.rows import CsvFormat
+from valuestream_dagster.intake.lossless import plain_pattern
+
+# Measured: 1 MiB is 30 % slower (the automaton is built anew per block), 16 MiB no faster and four times the memory.
+BLOCK_BYTES = 4 * 1024 * 1024
+
+
+def row_pattern(types: Sequence[str], dialect: CsvFormat) -> str | None:
+    """The pattern of one row of these canonical types, in the file's order; ``None`` where the dialect is beyond the proof."""
+    marks = (dialect.delimiter, dialect.quote, dialect.escape)
+    if not all(len(mark) == 1 and mark.isascii() for mark in marks):
+        return None
+    delimiter, quote, escape = (re.escape(mark) for mark in marks)
+    special = "".join(dict.fromkeys((quote, escape, delimiter)))
+    inside = f"[^{quote}]|{quote}{quote}" if quote == escape else f"[^{quote}{escape}]|{escape}[{quote}{escape}]"
+    text = rf"(?:[^{special}\r\n]*|{quote}(?:{inside})*{quote})"
+    nulls = "".join(f"|{re.escape(null)}" for null in dialect.null)
+
+    def cell(canonical: str) -> str:
+        plain = plain_pattern(canonical)
+        return text if plain is None else f"(?:{plain}{nulls}|{quote}{plain}{quote})"
+
+    return delimiter.join(cell(canonical) for canonical in types)
+
+
+def is_plain(path: Path, *, start: int, row: str, quote: str, threads: int) -> bool:
+    """Whether the bytes from ``start`` on are rows of this pattern (blank lines allowed) and nothing else."""
+    pattern = rf"\A(?:(?:{row})?\r?\n)*(?:{row})?\z"
+    with path.open("rb") as file:
+        file.seek(start)
+        blocks = _blocks(file, quote.encode())
+        if threads <= 1:
+            return all(block is not None and _matches(block, pattern) for block in blocks)
+        return _all_match(blocks, pattern, threads)
+
+
+def _all_match(blocks: Iterator[bytes | None], pattern: str, threads: int) -> bool:
+    """The same with at most ``threads`` blocks in memory at a time, which bounds what it needs."""
+    running: deque[Future[bool]] = deque()
+    with ThreadPoolExecutor(threads, "valuestream-proof") as pool:
+        for block in blocks:
+            if block is None or (len(running) == threads and not running.popleft().result()):
+                return False
+            running.append(pool.submit(_matches, block, pattern))
+        return all(future.result() for future in running)
+
+
+def _matches(block: bytes, pattern: str) -> bool:
+    import pyarrow as pa  # here: loading Arrow costs a tenth of a second
+    import pyarrow.compute as pc
+
+    texts = pa.array([block], pa.binary())
+    return bool(pc.match_substring_regex(texts, pattern=pattern)[0].as_py())
+
+
+def _blocks(file: BinaryIO, quote: bytes) -> Iterator[bytes | None]:
+    """The file in blocks that end at a row's end; ``None`` where no such end is found within two blocks."""
+    rest = b""
+    while True:
+        read = file.read(BLOCK_BYTES)
+        block = rest + read
+        if len(read) < BLOCK_BYTES:
+            if block:
+                yield block
+            return
+        cut = _row_end(block, quote)
+        if cut == 0 and len(block) > BLOCK_BYTES:
+            yield None
+            return
+        if cut:
+            yield block[:cut]
+        rest = block[cut:]
+
+
+def _row_end(block: bytes, quote: bytes) -> int:
+    """The place after the last newline that has an even number of quotes before it, 0 if there is none."""
+    cut = block.rfind(b"\n") + 1
+    while cut and block.count(quote, 0, cut) % 2:
+        cut = block.rfind(b"\n", 0, block.rfind(quote, 0, cut)) + 1
+    return cut

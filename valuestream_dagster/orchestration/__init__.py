@@ -1,0 +1,1 @@
+"""The only rooms that know Dagster. Each file translates one Dagster concept; none of them thinks."""

@@ -1,0 +1,135 @@
+"""Carrying out, from the command line, what is claimable: real Dagster runs in this process, in the deployment's own instance."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from valuestream_dagster.core.sequence import SequenceKey
+from valuestream_dagster.deployment import Deployment
+from valuestream_dagster.errors import NotApplied
+from valuestream_dagster.feeds.feed import Feed
+from valuestream_dagster.ledger.rows import Receipt
+from valuestream_dagster.orchestration.assets import build_asset
+from valuestream_dagster.orchestration.component import io_manager
+from valuestream_dagster.orchestration.home import instance_of
+from valuestream_dagster.orchestration.io_manager import on_progress
+from valuestream_dagster.orchestration.names import FEED_TAG, IO_MANAGER, asset_key, partitions_name
+from valuestream_dagster.orchestration.partition_rule import range_tags, ranges, unregistered
+from valuestream_dagster.orchestration.repair import report_missing
+from valuestream_dagster.orchestration.sensors import rejection_events
+from valuestream_dagster.publication.locks import is_busy
+
+PASSES_LIMIT = 1_000
+
+
+@dataclass(slots=True)
+class Applied:
+    """What an apply did: Dagster run ids with whether they ended green, and why runs were red."""
+
+    runs: list[tuple[str, bool]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    repaired: int = 0
+
+
+def apply_feed(
+    opened: Deployment, feed: Feed, *, only: str | None, progress: Callable[[str, int, int], None] | None
+) -> Applied:
+    """Run everything of a feed that is claimable, until nothing is; a no-op where nothing is new.
+
+    Args:
+        opened: the deployment.
+        feed: which feed.
+        only: one key to run, whether or not it is claimable (the gate answers); None for all that is.
+        progress: told (feed, keys done, keys in all) while a range runs.
+
+    Raises:
+        FeedBusy: another process runs the feed.
+        NotApplied: the feed is paused.
+    """
+    applied = Applied()
+    publisher = opened.publisher(feed)
+    if is_busy(publisher.locks, feed.name):
+        with publisher.open_run(()):
+            pass  # it has ended meanwhile; otherwise this raises FeedBusy, which names the holder
+    unreported = bool(publisher.unreported(1)) or publisher.has_open_run()
+    plan = opened.plan(feed, retry_failed=True)
+    noted = opened.note(plan)
+    keys = (opened.key(feed, only),) if only else plan.claimable
+    if not (keys or noted.receipts or unreported):
+        return applied
+    if feed.paused:
+        raise NotApplied(f"{feed.name} is paused.", next_step=f"remove `paused` from {feed.file}, then apply again.")
+    with instance_of(opened) as instance:
+        if publisher.has_open_run():
+            with publisher.open_run(()):
+                pass  # settles what an interrupted run left, so that its good work shows
+        applied.repaired = report_missing(instance, publisher)
+        _report(instance, feed, noted.rejected)
+        job = _job(opened, feed)
+        on_progress(progress)
+        done: set[str] = set()
+        for _ in range(PASSES_LIMIT):
+            todo = [key for key in keys if key.text not in done]
+            if not todo:
+                break
+            new = unregistered(
+                instance.get_dynamic_partitions(partitions_name(feed)), _known(plan.observed, keys), 1_000_000
+            )
+            if new:
+                instance.add_dynamic_partitions(partitions_name(feed), new)
+            registered = instance.get_dynamic_partitions(partitions_name(feed))
+            for piece in ranges(registered, todo):
+                applied.runs.append(_run(instance, job, feed, piece, applied.failures))
+                done |= {key.text for key in piece}
+            if only:
+                break
+            plan = opened.plan(feed)
+            keys = plan.claimable
+        on_progress(None)
+        report_missing(instance, publisher)
+    return applied
+
+
+def _known(observed: Iterable[SequenceKey], keys: Iterable[SequenceKey]) -> list[SequenceKey]:
+    return list({key.text: key for key in (*observed, *keys)}.values())
+
+
+def _report(instance: dg.DagsterInstance, feed: Feed, rejected: Sequence[Receipt]) -> None:
+    for event in rejection_events(feed, rejected):
+        instance.report_runless_asset_event(event)
+
+
+def _job(opened: Deployment, feed: Feed) -> dg.JobDefinition:
+    definitions = dg.Definitions(
+        assets=[build_asset(feed)], resources={IO_MANAGER: io_manager(opened)}, executor=dg.in_process_executor
+    )
+    return definitions.get_implicit_global_asset_job_def()
+
+
+def _run(
+    instance: dg.DagsterInstance,
+    job: dg.JobDefinition,
+    feed: Feed,
+    keys: Sequence[SequenceKey],
+    failures: list[str],
+) -> tuple[str, bool]:
+    """One Dagster run over a range; its log goes to the instance, not to this terminal."""
+    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    result = job.execute_in_process(
+        instance=instance,
+        raise_on_error=False,
+        partition_key=keys[0].text if len(keys) == 1 else None,
+        asset_selection=[asset_key(feed)],
+        tags={FEED_TAG: feed.name, **range_tags(keys)},
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+    )
+    for event in result.all_events:
+        if event.is_step_failure:
+            failure = event.step_failure_data
+            user = failure.user_failure_data
+            failures.append((user.description if user else None) or (failure.error.to_string() if failure.error else ""))
+    return result.run_id, result.success

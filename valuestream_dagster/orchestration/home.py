@@ -1,0 +1,48 @@
+"""Dagster's home of a deployment: where its runs are kept, so that command line and UI show the same ones."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+
+from valuestream_dagster.deployment import Deployment
+
+HOME_VARIABLE = "DAGSTER_HOME"
+
+
+def prepare_home(opened: Deployment) -> Path:
+    """Make the home and lay the deployment's ``dagster.yaml`` into it; returns its absolute path."""
+    home = opened.settings.dagster_home
+    home.mkdir(parents=True, exist_ok=True)
+    declared = opened.path / "dagster.yaml"
+    target = home / "dagster.yaml"
+    wanted = declared.read_text("utf-8") if declared.is_file() else "telemetry: {enabled: false}\nnux: {enabled: false}\n"
+    if not target.is_file() or target.read_text("utf-8") != wanted:
+        target.write_text(wanted, "utf-8")
+    return home
+
+
+@contextmanager
+def instance_of(opened: Deployment) -> Iterator[dg.DagsterInstance]:
+    """The deployment's Dagster instance, for the length of a block."""
+    home = prepare_home(opened)
+    os.environ[HOME_VARIABLE] = str(home)  # run workers and code that Dagster starts find the same one
+    with dg.DagsterInstance.get() as instance:
+        yield instance
+
+
+def home_warning(opened: Deployment, environ: Mapping[str, str]) -> str | None:
+    """What to say when this process shows other runs than the command line would, or None."""
+    home = opened.settings.dagster_home
+    found = environ.get(HOME_VARIABLE)
+    if found and Path(found).resolve() == home.resolve():
+        return None
+    now = f"is {found}" if found else "is not set"
+    return (
+        f"{HOME_VARIABLE} {now}, so this UI does not show the runs of the `valuestream` command line. "
+        f"Start it with {HOME_VARIABLE}={home}, or run `valuestream -d {opened.path} ui`."
+    )

@@ -1,0 +1,58 @@
+"""Telling Dagster what the ledger knows and Dagster does not: a run died between its commit and its event.
+
+The ledger is the truth and Dagster's log a mirror (ruling 15). Asked only about publications not marked as reported, so the
+cost is that of what is open, never of history.
+"""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from valuestream_dagster.ledger.rows import Publication
+from valuestream_dagster.orchestration.io_manager import materialization
+from valuestream_dagster.orchestration.names import asset_key
+from valuestream_dagster.publication.publish import Publisher
+
+EVENTS_AT_ONCE = 200
+
+
+def missing_materializations(instance: dg.DagsterInstance, publisher: Publisher) -> list[dg.AssetMaterialization]:
+    """The materializations that Dagster lacks; those that it turns out to have are marked as reported."""
+    unreported = publisher.unreported(EVENTS_AT_ONCE)
+    if not unreported:
+        return []
+    known = _known_versions(instance, publisher, unreported)
+    told = [one for one in unreported if one.data_version in known.get(one.key.text, set())]
+    publisher.mark_reported(told)
+    lacking = [one for one in unreported if one not in told]
+    newest = {one.key.text: one for one in lacking}
+    return [materialization(publisher.feed, publication) for publication in newest.values()]
+
+
+def report_missing(instance: dg.DagsterInstance, publisher: Publisher) -> int:
+    """Report what Dagster lacks at once, from the command line; returns how many."""
+    events = missing_materializations(instance, publisher)
+    for event in events:
+        instance.report_runless_asset_event(event)
+    if events:
+        missing_materializations(instance, publisher)
+    return len(events)
+
+
+def _known_versions(
+    instance: dg.DagsterInstance, publisher: Publisher, publications: tuple[Publication, ...]
+) -> dict[str, set[str]]:
+    """Data versions that Dagster's log holds of these keys."""
+    records = instance.fetch_materializations(
+        dg.AssetRecordsFilter(
+            asset_key=asset_key(publisher.feed),
+            asset_partitions=list({publication.key.text for publication in publications}),
+        ),
+        limit=5 * EVENTS_AT_ONCE,
+    ).records
+    known: dict[str, set[str]] = {}
+    for record in records:
+        event = record.asset_materialization
+        if event is not None and event.partition is not None and event.tags:
+            known.setdefault(event.partition, set()).add(event.tags.get("dagster/data_version", ""))
+    return known

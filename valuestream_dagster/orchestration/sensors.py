@@ -1,0 +1,138 @@
+"""The completeness sensor: one per feed. It looks, registers partitions in order, and requests what is claimable as one range.
+
+A tick is idempotent: what it records is written once per change, and a request's key names the very objects and the attempt.
+Eligibility always comes from the ledger; Dagster's run table is only asked how often something was tried.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+
+import dagster as dg
+
+from valuestream_dagster.core.sequence import SequenceKey
+from valuestream_dagster.deployment import Deployment, open_deployment
+from valuestream_dagster.errors import ValueStreamError
+from valuestream_dagster.feeds.feed import Feed
+from valuestream_dagster.ledger.rows import Receipt
+from valuestream_dagster.orchestration.checks import check_of_code
+from valuestream_dagster.orchestration.names import FEED_TAG, REQUEST_TAG, asset_key, identifier, partitions_name, partitions_of
+from valuestream_dagster.orchestration.partition_rule import range_tags, ranges, unregistered
+from valuestream_dagster.orchestration.repair import missing_materializations
+from valuestream_dagster.publication.locks import is_busy
+from valuestream_dagster.publication.plan import FeedPlan
+
+_UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+def build_sensor(feed: Feed, deployment: str, *, tick_seconds: float) -> dg.SensorDefinition:
+    """The sensor ``<source>__<dataset>__deliveries``.
+
+    Args:
+        feed: whose landing place it looks at.
+        deployment: folder of the deployment.
+        tick_seconds: least time between two looks.
+    """
+
+    @dg.sensor(
+        name=f"{identifier(feed)}__deliveries",
+        asset_selection=dg.AssetSelection.assets(asset_key(feed)),
+        minimum_interval_seconds=max(1, int(tick_seconds)),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Looks for complete deliveries of {feed.name} and requests what may be applied now.",
+    )
+    def deliveries(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        opened = open_deployment(deployment, os.environ)
+        declared = opened.feeds.get(feed.name, feed)
+        if declared.paused:
+            return dg.SkipReason(f"{feed.name} is paused in {declared.file}.")
+        try:
+            return _tick(context.instance, opened, declared)
+        except ValueStreamError as error:
+            return dg.SkipReason(str(error))
+
+    return deliveries
+
+
+def _tick(instance: dg.DagsterInstance, opened: Deployment, feed: Feed) -> dg.SensorResult | dg.SkipReason:
+    plan = opened.plan(feed)
+    noted = opened.note(plan)
+    registered = instance.get_dynamic_partitions(partitions_name(feed))
+    new = unregistered(registered, plan.observed, opened.settings.limits.partitions_per_tick)
+    request = _request(instance, opened, plan, [*registered, *new])
+    busy = isinstance(request, str)
+    events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = [
+        *rejection_events(feed, noted.rejected),
+        *([] if busy else missing_materializations(instance, opened.publisher(feed))),
+    ]
+    if isinstance(request, str) and not (new or events):
+        return dg.SkipReason(request)
+    return dg.SensorResult(
+        dynamic_partitions_requests=[partitions_of(feed).build_add_request(new)] if new else [],
+        run_requests=[] if isinstance(request, str) else [request],
+        asset_events=events,
+    )
+
+
+def _request(
+    instance: dg.DagsterInstance, opened: Deployment, plan: FeedPlan, registered: Sequence[str]
+) -> dg.RunRequest | str:
+    """The next run to ask for, or why there is none."""
+    feed = plan.feed
+    unfinished = instance.get_runs(dg.RunsFilter(tags={FEED_TAG: feed.name}, statuses=_UNFINISHED), limit=1)
+    if unfinished:
+        return f"run {unfinished[0].run_id} of {feed.name} is not finished."
+    if is_busy(opened.publisher(feed).locks, feed.name):
+        return f"{feed.name} is being run by another process."
+    pieces = ranges(registered, plan.claimable)
+    if not pieces:
+        return _nothing_to_do(plan)
+    keys = pieces[0]
+    request = _request_id(plan, keys)
+    tried = instance.get_runs_count(dg.RunsFilter(tags={REQUEST_TAG: request}))
+    if tried >= opened.settings.limits.run_attempts:
+        return f"{feed.name} {keys[0]}: {tried} runs were interrupted; see why, then start it by hand or `valuestream apply`."
+    return dg.RunRequest(
+        run_key=f"{request}#{tried}",
+        partition_key=keys[0].text if len(keys) == 1 else None,
+        asset_selection=[asset_key(feed)],
+        tags={FEED_TAG: feed.name, REQUEST_TAG: request, **range_tags(keys)},
+    )
+
+
+def _request_id(plan: FeedPlan, keys: Sequence[SequenceKey]) -> str:
+    """Names the arrivals of these keys by the objects that they are, so that only new bytes make a new request."""
+    names = {key.text for key in keys}
+    parts = [planned.identity for planned in plan.slices if planned.key.text in names]
+    digest = hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return f"{plan.feed.name}/{keys[0]}..{keys[-1]}/{digest}"
+
+
+def _nothing_to_do(plan: FeedPlan) -> str:
+    held_up = [planned for planned in plan.slices if not planned.claimable]
+    if held_up:
+        return f"{plan.feed.name} {held_up[0].key}: {held_up[0].why}."
+    return plan.look.absent or f"nothing new among {plan.look.listed} objects."
+
+
+def rejection_events(feed: Feed, rejected: Sequence[Receipt]) -> list[dg.AssetCheckEvaluation]:
+    """Manifests that state no delivery have no partition and no run; their failed check is reported from here."""
+    return [
+        dg.AssetCheckEvaluation(
+            asset_key=asset_key(feed),
+            check_name=check_of_code(receipt.code),
+            passed=False,
+            severity=dg.AssetCheckSeverity.ERROR,
+            description=f"{receipt.detail} Next: {receipt.next_step}",
+            metadata={"code": receipt.code, "manifest": receipt.manifest},
+        )
+        for receipt in rejected
+    ]

@@ -177,12 +177,7 @@ def _decide_revision(identity: Identity, digest: Digest, history: KeyHistory) ->
     if applied is not None and identity.revision == applied.revision and digest == applied.digest:
         return Duplicate(applied.publication_id)
     if applied is not None and identity.revision < applied.revision:
-        if bound == digest:
-            return Duplicate(applied.publication_id)
-        other = bound is not None and bound != digest
-        code = "late_other_bytes" if other else "late_revision"
-        detail = f"revision {applied.revision} is applied already"
-        return Superseded(applied.revision, code, detail + (", and these are other bytes than before" if other else ""))
+        return _superseded(applied.revision, bound, digest)
     reference = applied.digest if applied is not None and applied.revision == identity.revision else bound
     if reference is not None and reference != digest:
         again = " again" if known_same else ""
@@ -191,6 +186,16 @@ def _decide_revision(identity: Identity, digest: Digest, history: KeyHistory) ->
             f"revision {identity.revision} is bound to digest {reference.short}, and{again} arrived as {digest.short}",
         )
     return None
+
+
+def _superseded(by_revision: int, bound: Digest | None, digest: Digest) -> Superseded:
+    """Older than the applied one, whether it was here before or not (ruling 3): recorded, stops nothing."""
+    detail = f"revision {by_revision} is applied already"
+    if bound is None:
+        return Superseded(by_revision, "late_revision", detail)
+    if bound == digest:
+        return Superseded(by_revision, "late_repeat", f"{detail}, and these bytes are known")
+    return Superseded(by_revision, "late_other_bytes", f"{detail}, and these are other bytes than it had before")
 
 
 def _decide_order(

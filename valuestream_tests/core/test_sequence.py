@@ -18,17 +18,17 @@ from valuestream_dagster.core.sequence import (
     keys_between,
 )
 
-# The first and last place of each cadence that has both neighbours inside years 1000 to 9999.
+# The first and last place of each cadence that has both neighbours inside years 1600 to 9998.
 _PLACES: dict[Cadence, tuple[int, int]] = {
     Cadence.HOURLY: (
-        int((datetime(1000, 1, 2) - datetime(1970, 1, 1)).total_seconds()) // 3600,
-        int((datetime(9999, 12, 30) - datetime(1970, 1, 1)).total_seconds()) // 3600,
+        int((datetime(1600, 1, 2) - datetime(1970, 1, 1)).total_seconds()) // 3600,
+        int((datetime(9998, 12, 30) - datetime(1970, 1, 1)).total_seconds()) // 3600,
     ),
-    Cadence.DAILY: (date(1000, 1, 2).toordinal(), date(9999, 12, 30).toordinal()),
-    Cadence.WEEKLY: (date(1000, 2, 1).toordinal() // 7, date(9999, 12, 1).toordinal() // 7),
-    Cadence.MONTHLY: (1000 * 12 + 1, 9999 * 12 + 10),
-    Cadence.QUARTERLY: (1000 * 4 + 1, 9999 * 4 + 2),
-    Cadence.YEARLY: (1001, 9998),
+    Cadence.DAILY: (date(1600, 1, 2).toordinal(), date(9998, 12, 30).toordinal()),
+    Cadence.WEEKLY: (date(1600, 2, 1).toordinal() // 7, date(9998, 12, 1).toordinal() // 7),
+    Cadence.MONTHLY: (1600 * 12 + 1, 9998 * 12 + 10),
+    Cadence.QUARTERLY: (1600 * 4 + 1, 9998 * 4 + 2),
+    Cadence.YEARLY: (1601, 9997),
 }
 
 
@@ -164,3 +164,11 @@ def test_the_keys_between_two_are_in_order_and_bounded() -> None:
     assert [str(key) for key in keys_between(sequence, after, before, 10)] == ["2026-W52", "2026-W53", "2027-W01"]
     assert len(keys_between(sequence, after, before, 2)) == 2
     assert keys_between(sequence, before, after, 10) == ()
+
+
+@pytest.mark.parametrize("text", ["9999-12-31", "1599-12-31", "0001-01-01"])
+def test_keys_at_the_ends_of_the_calendar_are_refused_because_they_lack_a_neighbour(text: str) -> None:
+    """C25: an impossible key is a problem with a code, never an overflow later on."""
+    problem = DatedSequence(Cadence.DAILY).parse(text)
+    assert isinstance(problem, KeyProblem)
+    assert problem.code == "invalid_date"

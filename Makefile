@@ -1,0 +1,42 @@
+# Everything is set up by what needs it: `make demo` and `make test` work on a machine with Python 3.11 or later and make.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: help demo test lint bench ui clean
+help:
+	@echo "make demo    set up, then the main job on real data: deliveries become partitions"
+	@echo "make ui      the demo's deployment in Dagster's UI (http://127.0.0.1:3000)"
+	@echo "make test    set up, lint, then all tests"
+	@echo "make lint    ruff and mypy"
+	@echo "make bench   ratios against the unsafe way, under two minutes"
+	@echo "make clean   remove what the demo made"
+
+$(VENV)/.ready-demo: pyproject.toml requirements.lock
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable ".[demo]"
+	touch $@
+
+$(VENV)/.ready-dev: pyproject.toml requirements.lock
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable ".[dev]"
+	touch $@ $(VENV)/.ready-demo
+
+demo: $(VENV)/.ready-demo
+	$(BIN)/python -m valuestream_dagster.demo
+
+ui: $(VENV)/.ready-demo
+	$(BIN)/valuestream --deployment deployments/demo ui
+
+lint: $(VENV)/.ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest
+
+bench: $(VENV)/.ready-dev
+	$(BIN)/python -m valuestream_dagster.bench
+
+clean:
+	rm -rf deployments/demo/state deployments/demo/landing bench-work

@@ -1,0 +1,168 @@
+"""One CSV file made ready to be read: unpacked to UTF-8, its header compared by name, its records as text. No types here.
+
+Scratch copies (gzip, other encodings) belong to the caller's ``ExitStack``.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypedDict
+
+from valuestream_dagster.core.finding import Finding
+from valuestream_dagster.core.rows import CsvFormat, RowContract
+from valuestream_dagster.errors import WrongUse
+
+MAX_FINDINGS = 20
+MAX_LINE_BYTES = 2_000_000
+FOUND_LENGTH = 200
+RESEND = "ask the producer to correct the file and resend it as a higher revision; nothing was applied."
+_HEADER_LIMIT = 1024 * 1024
+_COPY_BYTES = 1024 * 1024
+_BOM = codecs.BOM_UTF8
+_UTF8 = ("utf-8", "utf-8-sig", "ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class CsvSource:
+    """A file ready to be read: UTF-8 bytes, its columns' names in the file's order, where the rows start."""
+
+    path: Path
+    name: str
+    columns: tuple[str, ...]
+    start: int
+    header: bool
+    proven: bool = False
+
+
+def unpack(file: PayloadFile, dialect: CsvFormat, scratch: Path, stack: ExitStack) -> Path | Finding:
+    """The file as plain UTF-8 bytes: itself, or a scratch copy."""
+    try:
+        encoding = codecs.lookup(dialect.encoding).name
+    except LookupError as error:
+        raise WrongUse(f"the encoding `{dialect.encoding}` is unknown.", next_step="write e.g. utf-8.") from error
+    packed = dialect.compression == "gzip" or (dialect.compression == "auto" and file.name.lower().endswith(".gz"))
+    if not packed and encoding in _UTF8:
+        return file.path
+    folder = Path(stack.enter_context(TemporaryDirectory(prefix="payload-", dir=scratch)))
+    path = file.path
+    try:
+        if packed:
+            path = _gunzip(path, folder / "unpacked")
+        if encoding not in _UTF8:
+            path = _transcode(path, folder / "transcoded", encoding)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        return Finding(
+            "compression_corrupt", f"the gzip data is damaged or cut off ({error})", RESEND, file.name, expected="gzip"
+        )
+    except UnicodeError as error:
+        return Finding(
+            "encoding_invalid",
+            f"the file is not {dialect.encoding} ({error})",
+            RESEND,
+            file.name,
+            expected=dialect.encoding,
+        )
+    return path
+
+
+def _gunzip(packed: Path, target: Path) -> Path:
+    with gzip.open(packed, "rb") as source, target.open("xb") as out:
+        while block := source.read(_COPY_BYTES):
+            out.write(block)
+    return target
+
+
+def _transcode(path: Path, target: Path, encoding: str) -> Path:
+    with path.open("r", encoding=encoding, newline="") as source, target.open("x", encoding="utf-8", newline="") as out:
+        while block := source.read(_COPY_BYTES):
+            out.write(block)
+    return target
+
+
+def compare_header(path: Path, name: str, contract: RowContract) -> CsvSource | list[Finding]:
+    declared = tuple(column.name for column in contract.columns)
+    with path.open("rb") as file:
+        head = file.read(_HEADER_LIMIT)
+    bom = len(_BOM) if head.startswith(_BOM) else 0
+    if not contract.csv.header:
+        return CsvSource(path, name, declared, bom, header=False)
+    if len(head) == bom:
+        missing = "the file is empty, not even a header is there"
+        return [Finding("header_missing", missing, RESEND, name, 1, expected=_listed(declared))]
+    end = _header_end(head, contract.csv.quote.encode())
+    try:
+        found = next(csv.reader([head[bom:end].decode("utf-8")], **_dialect(contract.csv)), [])
+    except (csv.Error, UnicodeDecodeError) as error:
+        return [Finding("csv_malformed", f"the header cannot be read ({error})", RESEND, name, 1)]
+    findings = _header_findings(found, declared, name)
+    return findings or CsvSource(path, name, tuple(found), end, header=True)
+
+
+def _header_end(head: bytes, quote: bytes) -> int:
+    for newline in re.finditer(rb"\r\n|\n|\r", head):
+        if head.count(quote, 0, newline.start()) % 2 == 0:
+            return newline.end()
+    return len(head)
+
+
+def _header_findings(found: list[str], declared: tuple[str, ...], name: str) -> list[Finding]:
+    faults = [(column, "is declared and missing in the header") for column in declared if column not in found]
+    faults += [
+        (column, "is in the header and not declared") for column in dict.fromkeys(found) if column not in declared
+    ]
+    faults += [
+        (column, f"is {found.count(column)} times in the header")
+        for column in dict.fromkeys(found)
+        if found.count(column) > 1
+    ]
+    return [
+        Finding(
+            "header_mismatch",
+            f"column `{column[:FOUND_LENGTH]}` {fault}",
+            "ask the producer, or change `columns` in the feed file (with `since` if it is new from a key on).",
+            name,
+            1,
+            column[:FOUND_LENGTH],
+            _listed(declared),
+            _listed(found),
+        )
+        for column, fault in faults[:MAX_FINDINGS]
+    ]
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return ",".join(columns)[: 10 * FOUND_LENGTH]
+
+
+def records(source: CsvSource, dialect: CsvFormat) -> Iterator[tuple[int, list[str]]]:
+    """Every record with the line (from 1) on which it starts; blank lines are no records, unless one column makes them one."""
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
+    with source.path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, **_dialect(dialect))
+        if source.header:
+            next(reader, None)
+        line = reader.line_num
+        for record in reader:
+            if record or len(source.columns) == 1:
+                yield line + 1, record or [""]
+            line = reader.line_num
+
+
+def _dialect(dialect: CsvFormat) -> dict[str, object]:
+    doubled = dialect.quote == dialect.escape
+    return {
+        "delimiter": dialect.delimiter,
+        "quotechar": dialect.quote,
+        "doublequote": doubled,
+        "escapechar": None if doubled else dialect.escape,
+        "strict": True,
+    }

@@ -1,0 +1,164 @@
+"""Read the rows of CSV payload strictly: the SELECT that yields them, or every finding that says why there is none.
+
+Order: unpack (gzip, other encodings) into scratch, compare header names, prove the bytes plain (``csv_proof``), and only then let
+DuckDB read: typed and fast where the proof holds, cell by cell otherwise. What a type accepts is ``lossless``'s rule. Columns are
+matched by name, never by position; without a header they are taken in declared order. Unquoted null texts are NULL; a quoted text
+never is, so ``""`` is the empty text. Counts, keys and totals belong to ``validation``, writing to ``publication.parquet``.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import duckdb
+
+from valuestream_dagster.core.finding import Finding
+from valuestream_dagster.core.rows import RowContract, RowsRefused, RowStamp
+from valuestream_dagster.errors import WrongUse
+from valuestream_dagster.feeds.column_types import canonical_type
+from valuestream_dagster.intake.csv_proof import is_plain, row_pattern
+from valuestream_dagster.intake.csv_source import MAX_FINDINGS, RESEND, CsvSource, compare_header, records, unpack
+from valuestream_dagster.intake.csv_sql import guarded, identifier, literal, read_csv, typed
+from valuestream_dagster.intake.diagnosis import diagnose_source
+
+# Below this size the cell-by-cell reading is done before the proof's automaton is built.
+PROOF_FROM_BYTES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadFile:
+    """One sealed file of a delivery.
+
+    Args:
+        path: local sealed bytes, as delivered (maybe compressed).
+        name: path as the manifest declares it; its ``.gz`` decides compression ``auto``.
+        rows: declared number of rows, ``None`` where the manifest says nothing.
+    """
+
+    path: Path
+    name: str
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRows:
+    """Rows that may be read once: ``select`` yields them or raises, ``diagnose`` then says why."""
+
+    contract: RowContract
+    sources: tuple[CsvSource, ...]
+
+    def select(self, stamp: RowStamp) -> str:
+        """A SELECT of the declared columns and ``PROVENANCE_COLUMNS``; evaluating it raises on any value that does not fit."""
+        declared = ", ".join(identifier(column.name) for column in self.contract.columns)
+        deletes = (
+            f"CASE WHEN (\n{self.contract.delete_when}\n) THEN 'D' ELSE 'U' END" if self.contract.delete_when else "'U'"
+        )
+        rows = " UNION ALL ".join(f"({self._read(source)})" for source in self.sources) or self._no_rows()
+        return (
+            f"SELECT {declared}, {literal(stamp.key)} AS _key, {literal(stamp.kind)} AS _kind, "
+            f"CAST({stamp.seq} AS BIGINT) AS _seq, {deletes} AS _op, _file FROM ({rows})"
+        )
+
+    def diagnose(self, con: duckdb.DuckDBPyConnection) -> tuple[Finding, ...]:
+        """Every fault of form or value, slowly: file, line, column, expected type, found text; at most ``MAX_FINDINGS`` and a count."""
+        findings: list[Finding] = []
+        more = 0
+        for source in self.sources:
+            found, total = diagnose_source(con, source, _types(self.contract), self.contract.csv)
+            kept = found[: MAX_FINDINGS - len(findings)]
+            findings += kept
+            more += total - len(kept)
+        if more:
+            findings.append(Finding("more_findings", f"and {more} more of these faults", RESEND))
+        return tuple(findings)
+
+    def _read(self, source: CsvSource) -> str:
+        types = _types(self.contract)
+        alias = {name: f"c{place}" for place, name in enumerate(source.columns)}
+        value = typed if source.proven else guarded
+        columns = ", ".join(
+            f"{value(alias[column.name], types[column.name], column.name)} AS {identifier(column.name)}"
+            for column in self.contract.columns
+        )
+        read_as = [types[name] if source.proven else "VARCHAR" for name in source.columns]
+        return f"SELECT {columns}, {literal(source.name)} AS _file FROM {read_csv(source, self.contract.csv, read_as)}"
+
+    def _no_rows(self) -> str:
+        columns = ", ".join(
+            f"CAST(NULL AS {canonical}) AS {identifier(name)}" for name, canonical in _types(self.contract).items()
+        )
+        return f"SELECT {columns}, CAST(NULL AS VARCHAR) AS _file WHERE false"
+
+
+@contextmanager
+def open_rows(
+    files: Sequence[PayloadFile], contract: RowContract, *, scratch: Path, threads: int = 1
+) -> Iterator[CheckedRows | RowsRefused]:
+    """Prepare files for reading; scratch copies (gzip, other encodings) live until the context ends.
+
+    Args:
+        files: the delivery's files, names all different.
+        contract: how its rows are declared.
+        scratch: existing folder for unpacked copies.
+        threads: how many threads prove large files.
+
+    Raises:
+        WrongUse: two files of one name, or a column type or encoding that cannot be read.
+    """
+    names = [file.name for file in files]
+    if len(set(names)) != len(names):
+        raise WrongUse(f"two payload files have one name in {names}.", next_step="give every file its own name.")
+    _types(contract)
+    with ExitStack() as stack:
+        sources: list[CsvSource] = []
+        findings: list[Finding] = []
+        for file in files:
+            unpacked = unpack(file, contract.csv, scratch, stack)
+            opened = unpacked if isinstance(unpacked, Finding) else compare_header(unpacked, file.name, contract)
+            match opened:
+                case Finding():
+                    findings.append(opened)
+                case list():
+                    findings += opened
+                case CsvSource():
+                    sources.append(_prove(opened, contract, threads))
+        unreadable = CheckedRows(contract, tuple(source for source in sources if not _well_formed(source, contract)))
+        if unreadable.sources:
+            with duckdb.connect(":memory:", config={"threads": 1}) as con:
+                con.execute("SET TimeZone = 'UTC'")
+                findings += unreadable.diagnose(con)
+        yield RowsRefused(tuple(findings)) if findings else CheckedRows(contract, tuple(sources))
+
+
+def _types(contract: RowContract) -> dict[str, str]:
+    """Canonical type by column name, in declared order."""
+    try:
+        return {column.name: canonical_type(column.type) for column in contract.columns}
+    except ValueError as error:
+        raise WrongUse(f"{error}.", next_step="correct `columns` in the feed file.") from error
+
+
+def _prove(source: CsvSource, contract: RowContract, threads: int) -> CsvSource:
+    """The same source, marked when its bytes prove that typed reading loses nothing."""
+    if source.path.stat().st_size < PROOF_FROM_BYTES:
+        return source
+    types = _types(contract)
+    row = row_pattern([types[name] for name in source.columns], contract.csv)
+    proven = row is not None and is_plain(
+        source.path, start=source.start, row=row, quote=contract.csv.quote, threads=threads
+    )
+    return replace(source, proven=proven)
+
+
+def _well_formed(source: CsvSource, contract: RowContract) -> bool:
+    """Whether every record has its fields; DuckDB alone would let an empty surplus field pass."""
+    if source.proven:
+        return True
+    try:
+        return all(len(record) == len(source.columns) for _, record in records(source, contract.csv))
+    except (csv.Error, UnicodeDecodeError):
+        return False

@@ -27,7 +27,7 @@ from valuestream_dagster.publication.plan import FeedPlan, plan_feed
 from valuestream_dagster.publication.publish import Publisher
 from valuestream_dagster.publication.receipts import receipt_of, tell
 from valuestream_dagster.publication.status import FeedStatus, status_of
-from valuestream_dagster.stores.landing import S3Settings, open_landing
+from valuestream_dagster.stores.landing import open_landing
 from valuestream_dagster.stores.local import LocalStore
 
 DEPLOYMENT_VARIABLE = "VALUESTREAM_DEPLOYMENT"
@@ -118,7 +118,7 @@ class Deployment:
             feed=feed,
             settings=self.settings,
             ledger=self.ledger,
-            landing=open_landing(feed.landing, S3Settings(self.settings.s3.endpoint_url, self.settings.s3.region)),
+            landing=open_landing(feed.landing, self.settings.s3),
             store=self.store,
             other_feeds=self._others(feed),
             now=self.now,

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypedDict
@@ -43,17 +44,20 @@ class CsvSource:
     proven: bool = False
 
 
-def unpack(file: PayloadFile, dialect: CsvFormat, scratch: Path, stack: ExitStack) -> Path | Finding:
-    """The file as plain UTF-8 bytes: itself, or a scratch copy."""
+def unpack(path: Path, name: str, dialect: CsvFormat, *, scratch: Path, stack: ExitStack) -> Path | Finding:
+    """The file as plain UTF-8 bytes: itself, or a copy in ``scratch`` that ``stack`` removes.
+
+    Raises:
+        WrongUse: the declared encoding does not exist.
+    """
     try:
         encoding = codecs.lookup(dialect.encoding).name
     except LookupError as error:
         raise WrongUse(f"the encoding `{dialect.encoding}` is unknown.", next_step="write e.g. utf-8.") from error
-    packed = dialect.compression == "gzip" or (dialect.compression == "auto" and file.name.lower().endswith(".gz"))
+    packed = dialect.compression == "gzip" or (dialect.compression == "auto" and name.lower().endswith(".gz"))
     if not packed and encoding in _UTF8:
-        return file.path
+        return path
     folder = Path(stack.enter_context(TemporaryDirectory(prefix="payload-", dir=scratch)))
-    path = file.path
     try:
         if packed:
             path = _gunzip(path, folder / "unpacked")
@@ -61,14 +65,14 @@ def unpack(file: PayloadFile, dialect: CsvFormat, scratch: Path, stack: ExitStac
             path = _transcode(path, folder / "transcoded", encoding)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         return Finding(
-            "compression_corrupt", f"the gzip data is damaged or cut off ({error})", RESEND, file.name, expected="gzip"
+            "compression_corrupt", f"the gzip data is damaged or cut off ({error})", RESEND, name, expected="gzip"
         )
     except UnicodeError as error:
         return Finding(
             "encoding_invalid",
             f"the file is not {dialect.encoding} ({error})",
             RESEND,
-            file.name,
+            name,
             expected=dialect.encoding,
         )
     return path
@@ -89,6 +93,7 @@ def _transcode(path: Path, target: Path, encoding: str) -> Path:
 
 
 def compare_header(path: Path, name: str, contract: RowContract) -> CsvSource | list[Finding]:
+    """The file with its columns in its own order, or what its header lacks, adds or repeats."""
     declared = tuple(column.name for column in contract.columns)
     with path.open("rb") as file:
         head = file.read(_HEADER_LIMIT)
@@ -100,7 +105,7 @@ def compare_header(path: Path, name: str, contract: RowContract) -> CsvSource | 
         return [Finding("header_missing", missing, RESEND, name, 1, expected=_listed(declared))]
     end = _header_end(head, contract.csv.quote.encode())
     try:
-        found = next(csv.reader([head[bom:end].decode("utf-8")], **_dialect(contract.csv)), [])
+        found = next(csv.reader(StringIO(head[bom:end].decode("utf-8"), newline=""), **_dialect(contract.csv)), [])
     except (csv.Error, UnicodeDecodeError) as error:
         return [Finding("csv_malformed", f"the header cannot be read ({error})", RESEND, name, 1)]
     findings = _header_findings(found, declared, name)
@@ -144,7 +149,12 @@ def _listed(columns: Sequence[str]) -> str:
 
 
 def records(source: CsvSource, dialect: CsvFormat) -> Iterator[tuple[int, list[str]]]:
-    """Every record with the line (from 1) on which it starts; blank lines are no records, unless one column makes them one."""
+    """Every record with the line (from 1) on which it starts. A blank line is one only where there is a single column.
+
+    Raises:
+        csv.Error: a quote is broken or never closed.
+        UnicodeDecodeError: the bytes are not UTF-8.
+    """
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
     with source.path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, **_dialect(dialect))
@@ -157,7 +167,15 @@ def records(source: CsvSource, dialect: CsvFormat) -> Iterator[tuple[int, list[s
             line = reader.line_num
 
 
-def _dialect(dialect: CsvFormat) -> dict[str, object]:
+class _Dialect(TypedDict):
+    delimiter: str
+    quotechar: str
+    doublequote: bool
+    escapechar: str | None
+    strict: bool
+
+
+def _dialect(dialect: CsvFormat) -> _Dialect:
     doubled = dialect.quote == dialect.escape
     return {
         "delimiter": dialect.delimiter,

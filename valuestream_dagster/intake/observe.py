@@ -66,9 +66,17 @@ class UnusableArrival:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look found, oldest key first; ``foreign`` are manifests of other declared feeds at the same place."""
+    """What one look found, oldest key first.
 
-    listed: int
+    Args:
+        present: path of every object that is there.
+        arrivals: manifests that are news and state a delivery.
+        unusable: manifests that are news and state none.
+        foreign: manifests of other declared feeds at the same place.
+        absent: why there can be nothing to list, or None.
+    """
+
+    present: frozenset[str]
     arrivals: tuple[Arrival, ...] = ()
     unusable: tuple[UnusableArrival, ...] = ()
     foreign: tuple[ObjectStat, ...] = ()
@@ -152,7 +160,7 @@ def look(
             Arrival(stat, data, parsed, completeness, _touched(stat, parsed, completeness, by_path), stat.path not in changed)
         )
     arrivals.sort(key=lambda arrival: (arrival.manifest.key.ordinal, arrival.manifest.revision))
-    return Look(len(listing), tuple(arrivals), tuple(unusable), tuple(foreign), landing.absent())
+    return Look(frozenset(by_path), tuple(arrivals), tuple(unusable), tuple(foreign), landing.absent())
 
 
 def _unusable(stat: ObjectStat, data: bytes, parsed: UnusableManifest, *, settled: bool) -> UnusableArrival:

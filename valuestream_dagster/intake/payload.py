@@ -64,7 +64,7 @@ class CheckedRows:
         )
 
     def diagnose(self, con: duckdb.DuckDBPyConnection) -> tuple[Finding, ...]:
-        """Every fault of form or value, slowly: file, line, column, expected type, found text; at most ``MAX_FINDINGS`` and a count."""
+        """Every fault of form or value with its place; the first ``MAX_FINDINGS``, then one finding that counts the rest."""
         findings: list[Finding] = []
         more = 0
         for source in self.sources:
@@ -117,7 +117,7 @@ def open_rows(
         sources: list[CsvSource] = []
         findings: list[Finding] = []
         for file in files:
-            unpacked = unpack(file, contract.csv, scratch, stack)
+            unpacked = unpack(file.path, file.name, contract.csv, scratch=scratch, stack=stack)
             opened = unpacked if isinstance(unpacked, Finding) else compare_header(unpacked, file.name, contract)
             match opened:
                 case Finding():

@@ -134,13 +134,13 @@ def _connect(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def _schema_version(connection: duckdb.DuckDBPyConnection) -> int:
+    # `fetchall`, not `fetchone`: DuckDB 2 takes no other work while a result is not read to its end.
     known = connection.execute(
         "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'schema_history'"
-    ).fetchone()
-    if not known or not known[0]:
+    ).fetchall()
+    if not known[0][0]:
         return 0
-    row = connection.execute("SELECT max(version) FROM schema_history").fetchone()
-    return int(row[0]) if row and row[0] is not None else 0
+    return int(connection.execute("SELECT coalesce(max(version), 0) FROM schema_history").fetchall()[0][0])
 
 
 def _program_version() -> str:

@@ -47,8 +47,9 @@ def export_segments(
     answer: list[ExportedTable] = []
     for table in EXPORTED_TABLES:
         tail_from = max((to_row for to_row, _ in known.get(table, [])), default=0)
-        row = session.connection.execute(f"SELECT count(*), max(rowid) FROM {table} WHERE rowid >= {tail_from}").fetchone()
-        waiting, last = (row[0], row[1]) if row else (0, None)
+        waiting, last = session.connection.execute(
+            f"SELECT count(*), max(rowid) FROM {table} WHERE rowid >= {tail_from}"
+        ).fetchall()[0]
         paths = [path for _, path in known.get(table, [])]
         if waiting >= segment_rows and last is not None:
             paths.append(_cut(session, table, tail_from, last + 1, folder, now()))

@@ -107,7 +107,7 @@ def _job(opened: Deployment, feed: Feed) -> dg.JobDefinition:
     definitions = dg.Definitions(
         assets=[build_asset(feed)], resources={IO_MANAGER: io_manager(opened)}, executor=dg.in_process_executor
     )
-    return definitions.get_implicit_global_asset_job_def()
+    return definitions.resolve_implicit_global_asset_job_def()
 
 
 def _run(
@@ -129,7 +129,16 @@ def _run(
     )
     for event in result.all_events:
         if event.is_step_failure:
-            failure = event.step_failure_data
-            user = failure.user_failure_data
-            failures.append((user.description if user else None) or (failure.error.to_string() if failure.error else ""))
+            failures.append(_why(event))
     return result.run_id, result.success
+
+
+def _why(event: dg.DagsterEvent) -> str:
+    """Why a step failed, as a sentence: the refusal's own, else the innermost error without its trace."""
+    failure = event.step_failure_data
+    if failure.user_failure_data is not None and failure.user_failure_data.description:
+        return failure.user_failure_data.description
+    error = failure.error
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return f"internal error: {error.message.strip()}" if error else "internal error"

@@ -1,7 +1,7 @@
 """A feed as a partitioned asset: partitions are sequence keys, the body is the gate. What is published is the IO manager's work."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: Dagster inspects the body's annotations as they are.
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,7 +19,13 @@ from valuestream_dagster.publication.publish import FeedRun, KeyOutcome, Publish
 
 def build_asset(feed: Feed) -> dg.AssetsDefinition:
     """The asset ``[source, dataset]`` of a feed."""
+    with warnings.catch_warnings():
+        # `backfill_policy` is beta upstream; the pinned-facts tests say so if it changes.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        return _asset(feed)
 
+
+def _asset(feed: Feed) -> dg.AssetsDefinition:
     @dg.asset(
         key=asset_key(feed),
         partitions_def=partitions_of(feed),
@@ -73,10 +79,16 @@ def _release_one(io_manager: ValueStreamIOManager, release: Release) -> Iterator
     """Hand a key on as Output if it will be published; otherwise record what became of it and hand on nothing."""
     version = release.prepared.data_version
     if version is not None and release.prepared.worth_an_output:
-        yield dg.Output(release, data_version=dg.DataVersion(version))
+        yield _output(release, version)
         return
     release.outcome = release.run.record([release.prepared])[0]
     release.run.close()
+
+
+def _output(release: Release, version: str) -> dg.Output[Release]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # `data_version` is beta upstream
+        return dg.Output(release, data_version=dg.DataVersion(version))
 
 
 def _fault(run: FeedRun, publisher: Publisher, outcomes: Sequence[KeyOutcome]) -> dg.Failure | None:

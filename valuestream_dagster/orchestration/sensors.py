@@ -120,7 +120,7 @@ def _nothing_to_do(plan: FeedPlan) -> str:
     held_up = [planned for planned in plan.slices if not planned.claimable]
     if held_up:
         return f"{plan.feed.name} {held_up[0].key}: {held_up[0].why}."
-    return plan.look.absent or f"nothing new among {plan.look.listed} objects."
+    return plan.look.absent or f"nothing new among {len(plan.look.present)} objects."
 
 
 def rejection_events(feed: Feed, rejected: Sequence[Receipt]) -> list[dg.AssetCheckEvaluation]:

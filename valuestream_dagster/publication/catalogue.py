@@ -123,10 +123,12 @@ def catalogue_state(path: Path) -> tuple[int, Path] | None:
     try:
         with duckdb.connect() as connection:
             connection.execute(f"ATTACH {_text(path)} AS published (READ_ONLY)")
-            row = connection.execute("SELECT generation, store FROM published.valuestream._catalogue").fetchone()
-    except duckdb.Error:
+            generation, store = connection.execute(
+                "SELECT generation, store FROM published.valuestream._catalogue"
+            ).fetchall()[0]
+    except (duckdb.Error, IndexError):
         return None
-    return (int(row[0]), Path(row[1])) if row else None
+    return int(generation), Path(store)
 
 
 def _build(
@@ -138,8 +140,7 @@ def _build(
     built_at: datetime,
 ) -> None:
     connection = session.connection
-    home = connection.execute("SELECT current_database()").fetchone()
-    assert home is not None
+    home = connection.execute("SELECT current_database()").fetchall()[0][0]
     connection.execute(f"ATTACH {_text(temporary)} AS catalogue (STORAGE_VERSION '{_STORAGE_VERSION}')")
     try:
         connection.execute("CREATE SCHEMA catalogue.valuestream")
@@ -164,7 +165,7 @@ def _build(
         for feed, shape in shapes.items():
             _create_feed_views(connection, feed, shape, files.get(feed, []), store)
     finally:
-        connection.execute(f'USE "{home[0]}"')
+        connection.execute(f'USE "{home}"')
         connection.execute("DETACH catalogue")
 
 

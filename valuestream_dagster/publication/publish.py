@@ -9,7 +9,7 @@ Closing the ledger run makes its slices visible (L8, L9) and renames the catalog
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -187,20 +187,10 @@ class Publisher:
         with run_lock(self.locks, self.feed.name, since=self.now()):
             names = [key.text for key in keys]
             neighbours = [self.feed.sequence.predecessor(key).text for key in keys]
+            seen = self._look(names)
             with self.ledger.session() as session:
                 if settle_interrupted(session, self.feed.name, self.store, self.now):
                     self.publish_catalogue(session)
-                again = session.read.manifests_of(self.feed.name, names)
-            seen = look(
-                self.feed,
-                self.landing,
-                self.news,
-                other_feeds=self.other_feeds,
-                again=[manifest for manifests in again.values() for manifest in manifests],
-                now=self.now(),
-                limits=self.settings.limits,
-            )
-            with self.ledger.session() as session:
                 run = FeedRun(
                     self,
                     seen,
@@ -214,6 +204,27 @@ class Publisher:
                 yield run
             finally:
                 run.abandon()
+
+    def _look(self, keys: Sequence[str]) -> Look:
+        """What is new for the keys; where nothing is, what was received for them before and not found good."""
+        seen = self._look_once(())
+        idle = [key for key in keys if not seen.of_key(key)]
+        if not idle:
+            return seen
+        with self.ledger.session() as session:
+            again = session.read.manifests_of(self.feed.name, idle)
+        return self._look_once([path for paths in again.values() for path in paths]) if again else seen
+
+    def _look_once(self, again: Iterable[str]) -> Look:
+        return look(
+            self.feed,
+            self.landing,
+            self.news,
+            other_feeds=self.other_feeds,
+            again=again,
+            now=self.now(),
+            limits=self.settings.limits,
+        )
 
     def news(self, listing: Sequence[tuple[str, str]]) -> tuple[frozenset[str], frozenset[str]]:
         """The ledger's answer to which listed objects are news."""

@@ -155,8 +155,12 @@ def _missing(
 
 
 def _rejected(plan: FeedPlan, rejections: Sequence[OpenRejection]) -> tuple[str, ...]:
-    """Keys whose newest arrival was rejected, and manifests that could not be read, by path."""
-    known = [rejection.key.text if rejection.key else rejection.manifest for rejection in rejections]
+    """Keys whose newest arrival was rejected, and manifests that could not be read, by path, while they are there."""
+    known = [
+        rejection.key.text if rejection.key else rejection.manifest
+        for rejection in rejections
+        if rejection.key or rejection.manifest in plan.look.present
+    ]
     new = [
         unusable.key.text if unusable.key else unusable.stat.path
         for unusable in plan.look.unusable

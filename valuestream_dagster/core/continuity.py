@@ -63,10 +63,18 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One generation of a chain: its number (1, 2, ...) and the key from which it is judged (C34)."""
+    """One generation of a chain (C34).
+
+    Args:
+        number: 1, 2, ...
+        baseline: the key from which it is judged.
+        full: the baseline is an accepted full, which includes the delta of its key and all before; else it is the first
+            key that counts.
+    """
 
     number: int
     baseline: SequenceKey
+    full: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +158,17 @@ class PredecessorRule:
         ``epoch`` is None before a baseline is known.
         """
         if self.mode is Mode.CHAIN and kind is Kind.FULL:
-            older = epoch is not None and key.ordinal < epoch.baseline.ordinal
-            return BeforeBaseline(epoch.baseline) if older and epoch is not None else Nothing()
+            if epoch is not None and (epoch.full or self.required) and key.ordinal < epoch.baseline.ordinal:
+                return BeforeBaseline(epoch.baseline)
+            return Nothing()
         if self.mode is Mode.CHAIN and self._from_full and epoch is None:
             return Needs(None) if self.required else Nothing()
         if not self.required:
-            covered = self.mode is Mode.CHAIN and epoch is not None and key.ordinal <= epoch.baseline.ordinal
+            covered = epoch is not None and self._included(key, epoch)
             return BeforeBaseline(epoch.baseline) if covered and epoch is not None else Nothing()
         if epoch is None:
             return Needs(None)
-        if key.ordinal < epoch.baseline.ordinal or (self._from_full and key.ordinal == epoch.baseline.ordinal):
+        if key.ordinal < epoch.baseline.ordinal or self._included(key, epoch):
             return BeforeBaseline(epoch.baseline)
         return Nothing() if key.ordinal == epoch.baseline.ordinal else Needs(self.sequence.predecessor(key))
 
@@ -193,6 +202,10 @@ class PredecessorRule:
         reason, words = _REASONS.get(state, (Reason.SEQUENCE_GAP, "is missing"))
         return Blocked(reason, needed, f"its predecessor {needed} {words}")
 
+    def _included(self, key: SequenceKey, epoch: Epoch) -> bool:
+        """Whether the full from which the epoch is judged includes the delta of ``key`` (ruling 9)."""
+        return self.mode is Mode.CHAIN and epoch.full and key.ordinal <= epoch.baseline.ordinal
+
     @property
     def _from_full(self) -> bool:
         return self.baseline is None or self.baseline.kind == "full"
@@ -210,9 +223,9 @@ def effective_epoch(rule: PredecessorRule, recorded: Epoch | None, lowest_seen: 
         return recorded
     match rule.baseline.kind:
         case "key":
-            return Epoch(1, rule.baseline.key) if rule.baseline.key is not None else None
+            return Epoch(1, rule.baseline.key, full=False) if rule.baseline.key is not None else None
         case "first":
-            return Epoch(1, lowest_seen) if lowest_seen is not None else None
+            return Epoch(1, lowest_seen, full=False) if lowest_seen is not None else None
         case "full":
             return None
         case _:

@@ -1,4 +1,4 @@
-"""The ledger file: queueing for it, opening it for one slice of time, transactions, migrations. Rows are read and written elsewhere.
+"""The ledger file: queueing for it, opening it for a slice of time, transactions, migrations. Rows are handled elsewhere.
 
 DuckDB lets one process in at a time, readers too, so every opening is short and queues on a *sibling* lock file, which
 the kernel hands over fairly; the ledger file itself is never opened by Python, because closing such a descriptor would
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from importlib import metadata, resources
@@ -21,10 +21,11 @@ from valuestream_dagster.errors import LedgerFailure, LedgerTooNew
 from valuestream_dagster.ledger.reading import LedgerReader
 from valuestream_dagster.ledger.writing import LedgerWriter, to_naive_utc
 
-SCHEMA_VERSION = 1
+Migration = Callable[[duckdb.DuckDBPyConnection], None]
 
 # From version n to n + 1: one callable each, run in order inside one transaction. Empty until the schema first changes.
-MIGRATIONS: dict[int, Callable[[duckdb.DuckDBPyConnection], None]] = {}
+MIGRATIONS: Mapping[int, Migration] = {}
+SCHEMA_VERSION = 1 + len(MIGRATIONS)
 
 
 class LedgerSession:
@@ -59,12 +60,15 @@ class DuckLedger:
     Args:
         path: the file; made, with its folder, when it is opened first.
         now: the clock, for the schema's own history.
+        migrations: the steps from the oldest schema to this program's.
     """
 
-    def __init__(self, path: Path, *, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, path: Path, *, now: Callable[[], datetime], migrations: Mapping[int, Migration] = MIGRATIONS
+    ) -> None:
         self.path = path
         self._now = now
-        self._ready = False
+        self._migrations = migrations
 
     @contextmanager
     def session(self) -> Iterator[LedgerSession]:
@@ -81,32 +85,33 @@ class DuckLedger:
         with _turn(self.path.with_name(self.path.name + ".lock")):
             connection = _connect(self.path)
             try:
-                if not self._ready:
-                    self._prepare(connection)
-                    self._ready = True
+                self._prepare(connection)
                 yield LedgerSession(connection)
             finally:
                 connection.close()
 
     def _prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Bring the schema to this program's version, in one transaction (V1: exclusive, since nobody else is in)."""
-        found = _schema_version(connection)
-        if found > SCHEMA_VERSION:
+        """Bring the schema to this program's version, in one transaction (V1: exclusive, since nobody else is in).
+
+        Asked at every opening, for about a millisecond: a newer program may have been here since this one's last.
+        """
+        found, wanted = _schema_version(connection), 1 + len(self._migrations)
+        if found > wanted:
             raise LedgerTooNew(
-                f"the ledger {self.path} has schema {found}, this program knows {SCHEMA_VERSION}.",
+                f"the ledger {self.path} has schema {found}, this program knows {wanted}.",
                 next_step="upgrade valuestream-dagster, or restore a backup made with this version.",
             )
-        if found == SCHEMA_VERSION:
+        if found == wanted:
             return
         connection.execute("BEGIN")
         if found == 0:
             connection.execute(resources.files("valuestream_dagster.ledger").joinpath("schema.sql").read_text("utf-8"))
         else:
-            for version in range(found, SCHEMA_VERSION):
-                MIGRATIONS[version](connection)
+            for version in range(found, wanted):
+                self._migrations[version](connection)
         connection.execute(
             "INSERT INTO schema_history VALUES (?, ?, ?)",
-            [SCHEMA_VERSION, to_naive_utc(self._now()), _program_version()],
+            [wanted, to_naive_utc(self._now()), _program_version()],
         )
         connection.execute("COMMIT")
 
@@ -135,12 +140,10 @@ def _connect(path: Path) -> duckdb.DuckDBPyConnection:
 
 def _schema_version(connection: duckdb.DuckDBPyConnection) -> int:
     # `fetchall`, not `fetchone`: DuckDB 2 takes no other work while a result is not read to its end.
-    known = connection.execute(
-        "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'schema_history'"
-    ).fetchall()
-    if not known[0][0]:
-        return 0
-    return int(connection.execute("SELECT coalesce(max(version), 0) FROM schema_history").fetchall()[0][0])
+    try:
+        return int(connection.execute("SELECT coalesce(max(version), 0) FROM schema_history").fetchall()[0][0])
+    except duckdb.CatalogException:
+        return 0  # the file is new
 
 
 def _program_version() -> str:

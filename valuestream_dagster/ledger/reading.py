@@ -30,16 +30,16 @@ from valuestream_dagster.ledger.rows import (
 )
 
 # A rejection is open until a delivery of the same key and at least its revision is found good after it, or a higher
-# revision at any time; one whose key could not be read, until its manifest object is read again.
+# revision at any time; one whose key could not be read, until its manifest object is read again. A kind or revision that
+# could not be read may be any.
 _OPEN_REJECTIONS = """
     SELECT r.manifest, r.key, r.ordinal, r.kind, r.revision, r.code, r.detail, r.rowid AS row
     FROM receipts r
     WHERE r.feed = $feed AND r.verdict = 'rejected'
       AND NOT EXISTS (
-        SELECT 1 FROM receipts s WHERE s.feed = r.feed AND s.key = r.key AND s.kind IS NOT DISTINCT FROM r.kind
+        SELECT 1 FROM receipts s WHERE s.feed = r.feed AND s.key = r.key AND (r.kind IS NULL OR s.kind = r.kind)
           AND s.verdict IN ('accepted', 'duplicate')
-          AND (s.revision > coalesce(r.revision, 0)
-               OR (s.rowid > r.rowid AND s.revision = coalesce(r.revision, 0))))
+          AND (s.revision > r.revision OR (s.rowid > r.rowid AND s.revision >= coalesce(r.revision, 0))))
       AND NOT EXISTS (
         SELECT 1 FROM receipts s
         WHERE s.feed = r.feed AND s.manifest = r.manifest AND s.rowid > r.rowid AND s.verdict <> 'waiting')
@@ -53,6 +53,10 @@ _OPEN_CONFLICTS = """
       AND NOT EXISTS (
         SELECT 1 FROM good_publications p
         WHERE p.feed = e.feed AND p.kind = e.kind AND p.key = e.key AND p.revision > e.revision)"""
+
+# Slices of the newest epoch. What happened before the first was recorded (0, or the 1 that a declared baseline implies)
+# belongs to the first.
+_IN_NEWEST_EPOCH = "greatest(epoch, 1) = coalesce((SELECT max(epoch) FROM epochs WHERE feed = $feed), 1)"
 
 _PUBLICATION_COLUMNS = (
     "publication_id, feed, kind, key, ordinal, revision, digest, computation_hash, run_id, rows, bytes, totals, "
@@ -128,10 +132,13 @@ class LedgerReader:
     def epoch(self, feed: str) -> Epoch | None:
         """The newest epoch of a feed, or None before the first acceptance."""
         rows = self._rows(
-            "SELECT epoch, baseline_key, baseline_ordinal FROM epochs WHERE feed = $feed ORDER BY rowid DESC LIMIT 1",
+            """SELECT e.epoch, e.baseline_key, e.baseline_ordinal,
+                      EXISTS (SELECT 1 FROM slice_events s WHERE s.feed = e.feed AND s.epoch = e.epoch
+                              AND s.key = e.baseline_key AND s.kind = 'full' AND s.state = 'succeeded')
+               FROM epochs e WHERE e.feed = $feed ORDER BY e.rowid DESC LIMIT 1""",
             feed=feed,
         )
-        return Epoch(rows[0][0], SequenceKey(rows[0][1], rows[0][2])) if rows else None
+        return Epoch(rows[0][0], SequenceKey(rows[0][1], rows[0][2]), full=rows[0][3]) if rows else None
 
     def records(self, feed: str, keys: Iterable[str]) -> dict[str, KeyRecord]:
         """All that is known of the named keys: state in the newest epoch, and what is bound and applied per kind."""
@@ -183,12 +190,11 @@ class LedgerReader:
         ):
             states[key] = (SliceState.REJECTED, code)
         for key, state, why in self._rows(
-            """SELECT key,
+            f"""SELECT key,
                       CASE WHEN bool_or(state = 'succeeded') THEN 'succeeded' ELSE arg_max(state, row) END,
                       coalesce(arg_max(why, row), '')
                FROM good_slice_events
-               WHERE feed = $feed AND key IN (SELECT unnest($keys)) AND state <> 'conflict'
-                 AND epoch = coalesce((SELECT max(epoch) FROM epochs WHERE feed = $feed), 0)
+               WHERE feed = $feed AND key IN (SELECT unnest($keys)) AND state <> 'conflict' AND {_IN_NEWEST_EPOCH}
                GROUP BY key""",
             **asked,
         ):
@@ -222,10 +228,9 @@ class LedgerReader:
     def position(self, feed: str, *, required: bool) -> SequenceKey | None:
         """Last key of the contiguous prefix of succeeded slices, derived (C19); the highest, where gaps are allowed (C23)."""
         rows = self._rows(
-            """WITH good AS (
+            f"""WITH good AS (
                  SELECT key, ordinal, arg_max(requires_ordinal, row) AS requires FROM good_slice_events
-                 WHERE feed = $feed AND state IN ('succeeded', 'waived')
-                   AND epoch = coalesce((SELECT max(epoch) FROM epochs WHERE feed = $feed), 0)
+                 WHERE feed = $feed AND state IN ('succeeded', 'waived') AND {_IN_NEWEST_EPOCH}
                  GROUP BY key, ordinal),
                linked AS (SELECT *, lag(ordinal) OVER (ORDER BY ordinal) AS before FROM good)
                SELECT key, ordinal FROM linked
@@ -351,11 +356,11 @@ class LedgerReader:
             "SELECT count(DISTINCT (kind, key)) FROM good_publications WHERE feed = $feed", feed=feed
         )[0][0]
         failed = self._rows(
-            """SELECT key FROM (
+            f"""SELECT key FROM (
                  SELECT key, any_value(ordinal) AS ordinal,
                    CASE WHEN bool_or(state = 'succeeded') THEN 'succeeded' ELSE arg_max(state, row) END AS state
                  FROM good_slice_events
-                 WHERE feed = $feed AND state <> 'conflict' GROUP BY kind, key)
+                 WHERE feed = $feed AND state <> 'conflict' AND {_IN_NEWEST_EPOCH} GROUP BY kind, key)
                WHERE state IN ('failed', 'interrupted') GROUP BY key ORDER BY any_value(ordinal)""",
             feed=feed,
         )

@@ -18,7 +18,7 @@ from valuestream_dagster.ledger.duck import LedgerSession
 
 EXPORTED_TABLES = (
     "feed_versions", "receipts", "deliveries", "epochs", "runs", "run_ends", "slice_events", "publications", "files",
-    "lineage", "rulings", "attempts",
+    "lineage", "rulings", "attempts", "voided",
 )  # fmt: skip
 SEGMENT_ROWS = 5_000
 
@@ -72,6 +72,16 @@ def _cut(session: LedgerSession, table: str, from_row: int, to_row: int, folder:
         os.fsync(file.fileno())
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     temporary.rename(final)
+    _fsync_folder(final.parent)
     with session.transaction():
         session.write.segment(table, from_row=from_row, to_row=to_row, path=relative, sha256=sha256, at=at)
     return relative
+
+
+def _fsync_folder(folder: Path) -> None:
+    """A name is durable when its folder is; the ledger's row that names the file must not outlive it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -190,7 +190,11 @@ def _connection(threads: int, scratch: Path) -> Iterator[duckdb.DuckDBPyConnecti
         with _kept_connection(os.getpid()).cursor() as con:
             yield con
         return
-    config = {"threads": threads, "temp_directory": str(scratch), "autoinstall_known_extensions": False}
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "threads": threads,
+        "temp_directory": str(scratch),
+        "autoinstall_known_extensions": False,
+    }
     with duckdb.connect(":memory:", config=config) as con:
         con.execute("SET TimeZone = 'UTC'")
         yield con

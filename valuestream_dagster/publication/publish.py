@@ -28,6 +28,7 @@ from valuestream_dagster.core.continuity import (
 )
 from valuestream_dagster.core.decision import (
     Accept,
+    Applied,
     Bound,
     Conflict,
     Decision,
@@ -501,6 +502,7 @@ class FeedRun:
         self._facts.assumed.clear()
         with self._publisher.ledger.session() as session:
             self._begin(session)
+            self._read_again(session, [prepared.key for prepared in batch])
             return [self._record_key(session, prepared) for prepared in batch]
 
     def _unchanged(self, prepared: PreparedKey) -> KeyOutcome:
@@ -544,7 +546,6 @@ class FeedRun:
         self, session: LedgerSession, one: PreparedArrival
     ) -> tuple[ArrivalOutcome, Publication | None]:
         manifest, name, at = one.arrival.manifest, self._feed.name, self._publisher.now()
-        self._refresh(session, manifest.key)
         if one.failure is not None:
             return self._record_failure(session, one, one.failure, at), None
         decision = one.provisional if isinstance(one.provisional, Blocked) else self._decide(one.arrival, one.observation)
@@ -567,16 +568,16 @@ class FeedRun:
         )
         return outcome, publication
 
-    def _refresh(self, session: LedgerSession, key: SequenceKey) -> None:
-        """Read again, inside the transaction, all that the decision rests on (M17)."""
-        self._facts.records |= session.read.records(
-            self._feed.name, [key.text, self._feed.sequence.predecessor(key).text]
-        )
-        self._facts.epoch = effective_epoch(
-            self._feed.rule,
-            session.read.epoch(self._feed.name),
-            self._facts.epoch.baseline if self._facts.epoch else None,
-        )
+    def _read_again(self, session: LedgerSession, keys: Sequence[SequenceKey]) -> None:
+        """Read all that the decisions rest on (M17). Nobody else can write until the session ends, so it holds for every
+        transaction in it, and what those record is remembered as they go.
+        """
+        name, rule = self._feed.name, self._feed.rule
+        asked = [text for key in keys for text in (key.text, self._feed.sequence.predecessor(key).text)]
+        self._facts.records |= session.read.records(name, asked)
+        known = self._facts.epoch
+        self._facts.epoch = effective_epoch(rule, session.read.epoch(name), known.baseline if known else None)
+        self._facts.position = session.read.position(name, required=rule.required)
 
     def _changed_meanwhile(self, one: PreparedArrival) -> ArrivalOutcome:
         """It may be applied by now and could not when it was prepared: it stays news, and the next pass takes it."""
@@ -605,6 +606,8 @@ class FeedRun:
                     )
                 ]
             )  # fmt: skip
+            history = self._facts.history(manifest.kind, manifest.key)
+            self._facts.remember(manifest.kind, manifest.key, history, SliceState.FAILED)
         told = Told(None, "failed", f"{manifest.name}: {failure}", "mend the cause, then run `valuestream apply` again.")
         return ArrivalOutcome(
             one.arrival.stat.path, manifest.key, manifest.kind, manifest.revision, told, failed=True
@@ -617,25 +620,38 @@ class FeedRun:
         identity, name = valid.identity, self._feed.name
         history = self._facts.history(identity.kind, identity.key)
         bound = Bound(identity.revision, valid.digest)
-        if bound not in history.bound and not isinstance(decision, Blocked):
+        if isinstance(decision, Blocked):
+            return None
+        if bound not in history.bound:
             session.write.delivery(
                 name, identity, valid.digest, manifest=one.arrival.stat.path, manifest_sha256=one.arrival.sha256, at=at
             )
-        match decision:
-            case Accept(reuses):
-                return self._record_publication(session, one, valid, reuses, at)
-            case Conflict() if bound not in history.conflicts:
-                session.write.slice_events(
-                    [
-                        SliceEvent(
-                            name, self._epoch_number, identity.kind, identity.key, SliceState.CONFLICT, at,
-                            revision=identity.revision, digest=valid.digest.hex, run_id=self._run_id,
-                        )
-                    ]
-                )  # fmt: skip
-            case _:
-                pass
-        return None
+            history = replace(history, bound=(*history.bound, bound))
+        state: SliceState | None = None
+        publication: Publication | None = None
+        if isinstance(decision, Accept):
+            publication = self._record_publication(session, one, valid, decision.reuses, at)
+            applied = Applied(
+                identity.revision, valid.digest, publication.publication_id, publication.computation_hash
+            )
+            open_conflicts = tuple(c for c in history.conflicts if c.revision >= identity.revision)
+            history = replace(history, applied=applied, conflicts=open_conflicts)
+            state = SliceState.CONFLICT if open_conflicts else SliceState.SUCCEEDED
+        elif isinstance(decision, Conflict):
+            if bound not in history.conflicts:
+                self._record_conflict(session, valid, at)
+                history = replace(history, conflicts=(*history.conflicts, bound))
+            state = SliceState.CONFLICT
+        self._facts.remember(identity.kind, identity.key, history, state)
+        return publication
+
+    def _record_conflict(self, session: LedgerSession, valid: Valid, at: datetime) -> None:
+        identity = valid.identity
+        event = SliceEvent(
+            self._feed.name, self._epoch_number, identity.kind, identity.key, SliceState.CONFLICT, at,
+            revision=identity.revision, digest=valid.digest.hex, run_id=self._run_id,
+        )  # fmt: skip
+        session.write.slice_events([event])
 
     def _record_publication(
         self, session: LedgerSession, one: PreparedArrival, valid: Valid, reuses: str | None, at: datetime

@@ -164,6 +164,11 @@ class Deployment:
         plan, summary, gaps = self._planned(feed, retry_failed=False)
         return status_of(plan, summary, gaps, now=self.now(), listed=self.settings.limits.gap_keys_listed)
 
+    def summary(self, feed: Feed) -> FeedSummary:
+        """What the ledger alone knows of a feed: there also when its landing place does not answer."""
+        with self.ledger.session() as session:
+            return session.read.summary(feed.name, required=feed.rule.required)
+
     def receipts(self, feed: str | None, limit: int = RECEIPTS_SHOWN) -> tuple[Receipt, ...]:
         """The newest receipts, oldest first."""
         with self.ledger.session() as session:

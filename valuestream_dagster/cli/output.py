@@ -38,7 +38,7 @@ class Output:
 
     def document(self, body: Mapping[str, object]) -> None:
         """The verb's one JSON document."""
-        dated: dict[str, object] = {"generated_at": moment_text(_now())}
+        dated: dict[str, object] = {"generated_at": moment_text(now())}
         if os.environ.get(NOW_VARIABLE):
             dated["now_is_fixed"] = True
         sys.stdout.write(json.dumps({**dated, **body}, indent=1, default=json_value) + "\n")
@@ -131,7 +131,7 @@ def moment_text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _now() -> datetime:
+def now() -> datetime:
     """The clock that reports are dated by; a fixed reading that is none has been refused elsewhere."""
     try:
         fixed = datetime.fromisoformat(os.environ.get(NOW_VARIABLE) or "")

@@ -6,17 +6,12 @@ never obeyed. A manifest with one bad entry states no delivery at all, and no pa
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from types import MappingProxyType
-from typing import NoReturn
 from urllib.parse import unquote
 
 from valuestream_dagster.core.finding import Finding
@@ -32,15 +27,11 @@ from valuestream_dagster.core.manifest import (
 )
 from valuestream_dagster.core.rows import DeclaredControls
 from valuestream_dagster.core.sequence import KeyProblem, Sequence, SequenceKey
+from valuestream_dagster.manifests.checksum_text import STRENGTH, checksum_fault, read_checksum
+from valuestream_dagster.manifests.strict_json import BOM, NotJson, exact_decimal, load, shown, whole
 
-INTEGER_LIMIT = 2**63 - 1
 FINDINGS_LIMIT = 100
-_BOM = b"\xef\xbb\xbf"
-_DECIMAL = re.compile(r"[+-]?\d{1,38}(\.\d{1,38})?")
 _ROLE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_CHECKSUM_BYTES = {"md5": 16, "sha1": 20, "sha256": 32, "sha512": 64}
-# Strongest first: an entry that gives several is held to the first of these.
-_STRENGTH = ("sha512", "sha256", "sha1", "md5")
 _FIELDS = frozenset(
     [
         "source",
@@ -59,10 +50,6 @@ _FIELDS = frozenset(
 )
 _ENTRY_FIELDS = frozenset(["path", "bytes", "sha256", "md5", "checksum", "rows", "version_id", "role"])
 _RESEND = "ask the producer for a corrected manifest."
-
-
-class _NotJson(ValueError):
-    """The text is no JSON object that means one thing."""
 
 
 def too_large(size_bytes: int, limit_bytes: int) -> UnusableManifest:
@@ -84,8 +71,8 @@ def too_large(size_bytes: int, limit_bytes: int) -> UnusableManifest:
 def identify(data: bytes) -> tuple[str, str] | None:
     """(source, dataset) of a manifest, if that much can be read: to pass over those of another feed."""
     try:
-        raw = _load(data)
-    except _NotJson:
+        raw = load(data)
+    except NotJson:
         return None
     source, dataset = raw.get("source"), raw.get("dataset")
     return (source, dataset) if isinstance(source, str) and isinstance(dataset, str) else None
@@ -115,11 +102,11 @@ def parse(
         allow_empty: whether the feed takes an empty list of files that does not say ``empty``.
     """
     try:
-        raw = _load(data)
-    except _NotJson as error:
+        raw = load(data)
+    except NotJson as error:
         return UnusableManifest((Finding("manifest_unreadable", f"the manifest {error}", _RESEND),))
     reading = _Reading(raw)
-    if data.startswith(_BOM):
+    if data.startswith(BOM):
         reading.warnings.append("the manifest begins with a byte order mark")
     reading.feed(source, dataset)
     key, period = reading.key(sequence)
@@ -151,85 +138,6 @@ def parse(
     )
 
 
-def _load(data: bytes) -> dict[str, object]:
-    """The bytes as one JSON object without duplicate members; raises _NotJson with the rest of a sentence."""
-    try:
-        text = data.removeprefix(_BOM).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise _NotJson(f"is not UTF-8 (byte {error.start}); write it as UTF-8") from None
-    try:
-        raw = json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=_no_twins)
-    except _NotJson:
-        raise
-    except json.JSONDecodeError as error:
-        raise _NotJson(f"is not JSON: {error.msg} at line {error.lineno} column {error.colno}") from None
-    except RecursionError:
-        raise _NotJson("is nested too deep") from None
-    except (ValueError, ArithmeticError):
-        raise _NotJson("holds a number of absurd length") from None
-    if not isinstance(raw, dict):
-        raise _NotJson("is not a JSON object")
-    return raw
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise _NotJson(f"holds {name}, which is no JSON number")
-
-
-def _no_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    members = dict(pairs)
-    if len(members) == len(pairs):
-        return members
-    twin = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-    raise _NotJson(f"holds the member {_shown(twin)} twice in one object")
-
-
-def _shown(value: object) -> str:
-    """Any JSON value as short text for messages."""
-    text = json.dumps(value, ensure_ascii=True, default=str)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _whole(value: object, least: int) -> int | None:
-    """The value as an integer from ``least`` up to 64 bits; None for anything else, booleans among them."""
-    is_whole = isinstance(value, int) and not isinstance(value, bool) and least <= value <= INTEGER_LIMIT
-    return value if is_whole and isinstance(value, int) else None
-
-
-def _decimal(value: object) -> Decimal | None:
-    """An exact total: decimal text, or a JSON number without loss; None for anything else."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, Decimal):
-        return value if abs(value.adjusted()) <= 38 and len(value.as_tuple().digits) <= 76 else None
-    if isinstance(value, int):
-        return Decimal(value) if abs(value) < 10**38 else None
-    return Decimal(value) if isinstance(value, str) and value.isascii() and _DECIMAL.fullmatch(value) else None
-
-
-def _checksum(algorithm: str, value: str) -> Checksum | None:
-    """Hex in either case, or base64 exactly."""
-    found = Checksum.parse(algorithm, value)
-    if found is not None:
-        return found
-    name = algorithm.lower().replace("-", "")
-    try:
-        digest = base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    exact = base64.b64encode(digest).decode("ascii") == value
-    return Checksum(name, digest.hex()) if exact and len(digest) == _CHECKSUM_BYTES.get(name) else None
-
-
-def _checksum_fault(algorithm: str, value: str) -> str:
-    """Why the value is no such checksum, and what it looks like instead (case 17)."""
-    if algorithm.lower().replace("-", "") not in _CHECKSUM_BYTES:
-        return f"the checksum algorithm {_shown(algorithm)} is not one of {', '.join(_CHECKSUM_BYTES)}"
-    others = [other for other in _CHECKSUM_BYTES if _checksum(other, value) is not None]
-    guess = f"; its length fits {others[0]}" if others else ""
-    return f"{len(value)} characters that cannot be a {algorithm}{guess}"
-
-
 class _Reading:
     """One manifest being read: what was found wrong, what is only odd, and what was not understood."""
 
@@ -243,8 +151,8 @@ class _Reading:
         self, code: str, detail: str, *, file: str | None = None, expected: str | None = None, found: object = None
     ) -> None:
         """Note one fault of the statement."""
-        shown = None if found is None else found if isinstance(found, str) else _shown(found)
-        self.findings.append(Finding(code, detail, _RESEND, file=file, expected=expected, found=shown))
+        text = None if found is None else found if isinstance(found, str) else shown(found)
+        self.findings.append(Finding(code, detail, _RESEND, file=file, expected=expected, found=text))
 
     def some_findings(self) -> tuple[Finding, ...]:
         """The findings, bounded: after the limit only their number is told."""
@@ -270,7 +178,7 @@ class _Reading:
         for name, expected in (("source", source), ("dataset", dataset)):
             found = self.raw.get(name)
             if found != expected:
-                told = "is missing" if found is None else f"is {_shown(found)}"
+                told = "is missing" if found is None else f"is {shown(found)}"
                 detail = f"`{name}` {told}, and the feed is {source}/{dataset}"
                 self.fault("unknown_source", detail, expected=expected, found=found)
 
@@ -282,7 +190,7 @@ class _Reading:
             if isinstance(value, str):
                 texts[name] = value
             elif value is not None:
-                texts[name] = str(value) if isinstance(value, int) and not isinstance(value, bool) else _shown(value)
+                texts[name] = str(value) if isinstance(value, int) and not isinstance(value, bool) else shown(value)
         text = texts.get("sequence", texts.get("period"))
         if text is None:
             self.fault("key_missing", "neither `sequence` nor `period` is given", expected=sequence.expected)
@@ -296,7 +204,7 @@ class _Reading:
     def revision(self) -> int | None:
         """The revision, 1 where it is not given."""
         value = self.raw.get("revision", 1)
-        revision = _whole(value, 1)
+        revision = whole(value, 1)
         if revision is None:
             detail = "`revision` is not an integer from 1"
             self.fault("revision_invalid", detail, expected="an integer from 1", found=value)
@@ -358,7 +266,7 @@ class _Reading:
             return DeclaredControls()
         self.keep_unknown("controls.", value, frozenset({"rows", "totals"}))
         rows = value.get("rows")
-        if rows is not None and _whole(rows, 0) is None:
+        if rows is not None and whole(rows, 0) is None:
             self.fault("control_invalid", "`controls.rows` is no count", expected="an integer from 0", found=rows)
         totals = value.get("totals")
         if totals is None:
@@ -370,13 +278,13 @@ class _Reading:
             totals = {}
         exact: list[tuple[str, Decimal]] = []
         for column, total in totals.items():
-            amount = _decimal(total)
+            amount = exact_decimal(total)
             if amount is None:
-                detail = f"the total of {_shown(column)} is no decimal number"
+                detail = f"the total of {shown(column)} is no decimal number"
                 self.fault("control_invalid", detail, expected='a text such as "1234.50"', found=total)
             else:
                 exact.append((column, amount))
-        return DeclaredControls(_whole(rows, 0), tuple(exact))
+        return DeclaredControls(whole(rows, 0), tuple(exact))
 
     def entries(self, limit: int, *, may_lack: bool, empty: bool) -> tuple[Entry, ...]:
         """The listed files, each once."""
@@ -431,13 +339,13 @@ class _Reading:
         if not isinstance(declared, str):
             self.fault("entry_invalid", f"`{place}` has no `path`", expected="a relative path", found=declared)
             return None
-        shown = declared.encode("utf-8", "backslashreplace").decode("utf-8")
+        printable = declared.encode("utf-8", "backslashreplace").decode("utf-8")
         reason = path_fault(declared) or _escaped_fault(declared)
         path = normal_path(declared)
         if reason is None and (not path or declared.endswith(("/", "/."))):
             reason = "it names a folder"
         if reason is not None:
-            self.fault("path_unsafe", f"the path {_shown(shown)} is not safe: {reason}", file=shown)
+            self.fault("path_unsafe", f"the path {shown(printable)} is not safe: {reason}", file=printable)
             return None
         if path != declared:
             self.warnings.append(f"{declared} is read as {path}")
@@ -453,7 +361,7 @@ class _Reading:
 
     def _count(self, item: Mapping[str, object], name: str, path: str) -> int | None:
         value = item.get(name)
-        count = _whole(value, 0)
+        count = whole(value, 0)
         if value is not None and count is None:
             detail = f"`{name}` is no count"
             self.fault(f"{name}_invalid", detail, file=path, expected="an integer from 0", found=value)
@@ -475,13 +383,13 @@ class _Reading:
         """The strongest of the declared checksums; each must be one of its algorithm."""
         found: dict[str, Checksum] = {}
         for algorithm, value in self._declared_checksums(item, path):
-            checksum = _checksum(algorithm, value)
+            checksum = read_checksum(algorithm, value)
             if checksum is None:
-                detail = f"the manifest's checksum is impossible: {_checksum_fault(algorithm, value)}"
+                detail = f"the manifest's checksum is impossible: {checksum_fault(algorithm, value)}"
                 self.fault("checksum_invalid", detail, file=path, expected=algorithm[:80], found=value[:130])
             elif found.setdefault(checksum.algorithm, checksum) != checksum:
                 self.fault("checksum_invalid", f"two different {checksum.algorithm} are declared", file=path)
-        strongest = next((found[name] for name in _STRENGTH if name in found), None)
+        strongest = next((found[name] for name in STRENGTH if name in found), None)
         if strongest is not None and len(found) > 1:
             self.warnings.append(f"{path} declares several checksums; {strongest.algorithm} alone is compared")
         return strongest

@@ -1,0 +1,164 @@
+"""What ``apply`` does with one feed after another, and what is told of it afterwards. Dagster is loaded only if it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from valuestream_dagster.cli.documents import Document, error_document
+from valuestream_dagster.cli.standing import Standing, standing_of
+from valuestream_dagster.core.continuity import SliceState
+from valuestream_dagster.core.decision import Verdict
+from valuestream_dagster.deployment import RECEIPTS_SHOWN, Deployment
+from valuestream_dagster.errors import StoreFailure, ValueStreamError
+from valuestream_dagster.feeds.feed import Feed
+from valuestream_dagster.ledger.rows import Receipt
+from valuestream_dagster.publication.locks import is_busy
+
+Progress = Callable[[str, int, int], None]
+_RECEIPTS_LIMIT = 10_000_000
+
+
+@dataclass(slots=True)
+class FeedApplied:
+    """What became of one feed: the receipts written, the Dagster runs, and what went wrong."""
+
+    feed: Feed
+    receipts: tuple[Receipt, ...] = ()
+    runs: list[tuple[str, bool]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    error: ValueStreamError | None = None
+    standing: Standing | None = None
+    open_ends: list[Document] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed and the feed is healthy afterwards."""
+        healthy = self.standing is not None and self.standing.status.healthy
+        return healthy and self.error is None and all(ok for _, ok in self.runs)
+
+    def of(self, *verdicts: Verdict) -> list[Receipt]:
+        """The receipts of these verdicts."""
+        return [receipt for receipt in self.receipts if receipt.verdict in verdicts]
+
+    @property
+    def not_applied(self) -> list[Document]:
+        """What arrived and is not applied, and why."""
+        calm = (Verdict.ACCEPTED, Verdict.DUPLICATE)
+        told = [_not_applied(receipt) for receipt in self.receipts if receipt.verdict not in calm]
+        known = {(one["key"], one["revision"], one["kind"]) for one in told}
+        return told + [one for one in self.open_ends if (one["key"], one["revision"], one["kind"]) not in known]
+
+
+def apply_one(opened: Deployment, feed: Feed, only: str | None, progress: Progress | None) -> FeedApplied:
+    """Apply what can be applied of one feed; its errors are kept in the answer, so that the next feed goes on."""
+    done = FeedApplied(feed)
+    try:
+        before = opened.receipts(feed.name, 1)
+        noted = noted_without_dagster(opened, feed, only)
+        if noted is not None:
+            done.receipts = noted
+        else:
+            try:
+                _run(opened, feed, only, progress, done)
+            finally:
+                done.receipts = _since(opened, feed, before[0].receipt_id if before else None)
+    except ValueStreamError as error:
+        done.error = error
+    done.standing = standing_of(opened, feed)
+    if done.standing.status.status == "blocked" or done.standing.status.waiting:
+        done.open_ends = _open_ends(opened, feed)
+    return done
+
+
+def noted_without_dagster(opened: Deployment, feed: Feed, only: str | None) -> tuple[Receipt, ...] | None:
+    """Record what needs no run and return it; None where there is work that only Dagster can do or be told of."""
+    publisher = opened.publisher(feed)
+    if only is not None or is_busy(publisher.locks, feed.name):
+        return None
+    plan = opened.plan(feed, retry_failed=True)
+    told_to_dagster = any(unusable.settled for unusable in plan.look.unusable)
+    if plan.claimable or told_to_dagster or publisher.has_open_run() or publisher.unreported(1):
+        return None
+    return opened.note(plan).receipts
+
+
+def _run(opened: Deployment, feed: Feed, only: str | None, progress: Progress | None, done: FeedApplied) -> None:
+    import dagster as dg  # here: it costs two seconds, and most invocations find nothing to do
+
+    from valuestream_dagster.orchestration.apply import apply_feed
+
+    try:
+        applied = apply_feed(opened, feed, only=only, progress=progress)
+    except dg.DagsterExecutionInterruptedError:
+        raise KeyboardInterrupt from None
+    done.runs, done.failures = applied.runs, applied.failures
+
+
+def _since(opened: Deployment, feed: Feed, last: str | None) -> tuple[Receipt, ...]:
+    """The receipts written after the one with that id, however many."""
+    limit = RECEIPTS_SHOWN
+    while True:
+        found = opened.receipts(feed.name, limit)
+        place = next((place for place, receipt in enumerate(found) if receipt.receipt_id == last), None)
+        if place is not None:
+            return found[place + 1 :]
+        if len(found) < limit or limit >= _RECEIPTS_LIMIT:
+            return found
+        limit *= 10
+
+
+def _not_applied(receipt: Receipt) -> Document:
+    return {
+        "feed": receipt.feed,
+        "key": receipt.key.text if receipt.key else None,
+        "kind": receipt.kind,
+        "revision": receipt.revision,
+        "verdict": receipt.verdict,
+        "code": receipt.code,
+        "detail": receipt.detail,
+        "next": receipt.next_step,
+    }
+
+
+def _open_ends(opened: Deployment, feed: Feed) -> list[Document]:
+    """Deliveries that are here and wait: blocked by another one (which is no verdict on them), or not complete."""
+    try:
+        slices = opened.plan(feed).slices
+    except StoreFailure:
+        return []
+    return [
+        {
+            "feed": planned.feed,
+            "key": planned.key.text,
+            "kind": planned.kind,
+            "revision": planned.revision,
+            "verdict": Verdict.WAITING if planned.state is SliceState.WAITING else None,
+            "code": planned.reason or "incomplete",
+            "detail": f"{planned.feed} {planned.key} r{planned.revision} waits: {planned.why}.",
+            "next": "",
+        }
+        for planned in slices
+        if planned.state in (SliceState.BLOCKED, SliceState.WAITING)
+    ]
+
+
+def applied_document(results: Sequence[FeedApplied]) -> Document:
+    """What ``apply --json`` prints."""
+    return {
+        "applied": [_identity(receipt) for one in results for receipt in one.of(Verdict.ACCEPTED)],
+        "duplicates": [_identity(receipt) for one in results for receipt in one.of(Verdict.DUPLICATE)],
+        "not_applied": [document for one in results for document in one.not_applied],
+        "runs": [{"feed": one.feed.name, "run_id": run_id, "ok": ok} for one in results for run_id, ok in one.runs],
+        "failures": [{"feed": one.feed.name, "detail": detail} for one in results for detail in one.failures],
+        "errors": [error_document(one.feed, one.error) for one in results if one.error is not None],
+    }
+
+
+def _identity(receipt: Receipt) -> Document:
+    return {
+        "feed": receipt.feed,
+        "key": receipt.key.text if receipt.key else None,
+        "kind": receipt.kind,
+        "revision": receipt.revision,
+    }

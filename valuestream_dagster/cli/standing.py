@@ -1,0 +1,82 @@
+"""One feed's standing, also where its landing place does not answer: what ``status`` shows and ``apply`` ends with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from valuestream_dagster.cli.documents import Document, refusal_document
+from valuestream_dagster.cli.words import Advice, advice, expected, there
+from valuestream_dagster.core.continuity import Reason
+from valuestream_dagster.deployment import Deployment
+from valuestream_dagster.errors import StoreFailure
+from valuestream_dagster.feeds.feed import Feed
+from valuestream_dagster.publication.status import FeedStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A feed's status with the refusals that made it what it is."""
+
+    feed: Feed
+    status: FeedStatus
+    refusals: tuple[Document, ...] = ()
+
+    def as_dict(self) -> Document:
+        """One row of ``status --json``."""
+        return {**self.status.as_dict(), "refusals": list(self.refusals)}
+
+    @property
+    def there(self) -> str:
+        """What readers have."""
+        return there(self.status)
+
+    @property
+    def expected(self) -> str:
+        """What comes next."""
+        return expected(self.status)
+
+    @property
+    def advice(self) -> list[Advice]:
+        """What is wrong and what to do."""
+        refused = [Advice(str(refusal["detail"]), str(refusal["next"])) for refusal in self.refusals]
+        return [*refused, *advice(self.status, self.feed)]
+
+    @property
+    def colour(self) -> str:
+        """How the word is painted."""
+        return "healthy" if self.status.healthy else "refused"
+
+
+def standing_of(opened: Deployment, feed: Feed) -> Standing:
+    """How a feed stands now; a landing place that does not answer refuses this feed and no other."""
+    try:
+        return Standing(feed, opened.status(feed))
+    except StoreFailure as error:
+        return Standing(feed, _refused(opened, feed), (refusal_document(feed, error),))
+
+
+def _refused(opened: Deployment, feed: Feed) -> FeedStatus:
+    """What the ledger alone knows of a feed."""
+    known = opened.summary(feed)
+    return FeedStatus(
+        feed=feed.name,
+        status="refused",
+        position=known.position.text if known.position else None,
+        expected=feed.sequence.successor(known.position).text if known.position else None,
+        observed=False,
+        next_observed=None,
+        reason=Reason.REFUSED,
+        overdue=False,
+        epoch=0,
+        baseline=None,
+        applied=known.applied,
+        missing=(),
+        correction_pending=(),
+        conflicts=known.conflicts,
+        held=(),
+        failed=known.failed,
+        waiting=(),
+        rejected=tuple(one.key.text if one.key else one.manifest for one in known.rejections),
+        notes=(),
+        paused=feed.paused,
+    )

@@ -17,6 +17,7 @@ import click
 
 from valuestream_dagster.cli.options import (
     DEPLOYMENT_VARIABLE,
+    example,
     feed_argument,
     open_at,
     selected_at,
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 _DETAILS_SHOWN = 20
+_PACK_EXAMPLES = example(
+    "valuestream pack orders.csv --into drop --source acme --dataset orders --key 2026-09-01 --total amount",
+    "valuestream pack flights.csv --into drop --source bts --dataset flights --to-key 2013-03-01 \\",
+    "  --split-by \"year || '-' || lpad(month, 2, '0') || '-' || lpad(day, 2, '0')\"",
+)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -66,7 +72,7 @@ def _pack_options(command: click.decorators.FC) -> click.decorators.FC:
     return command
 
 
-@click.command(short_help="For producers: hand a delivery over.")
+@click.command(short_help="For producers: hand a delivery over.", epilog=_PACK_EXAMPLES)
 @click.argument("files", nargs=-1, type=_FILE, metavar="FILE...")
 @_pack_options
 @verb_output
@@ -77,18 +83,14 @@ def pack(
     split_by: str | None,
     from_key: str | None,
     to_key: str | None,
-    empty: bool,
     output: Output,
+    *,
+    empty: bool,
     **stated: object,
 ) -> int:
     """Copy FILE... into DIR, then write the manifest that completes the delivery: sizes, checksums, rows and sums.
-    It needs no deployment and replaces nothing: for a correction raise --revision.
 
-    \b
-    Examples:
-      valuestream pack orders.csv --into drop --source acme --dataset orders --key 2026-09-01 --total amount
-      valuestream pack flights.csv --into drop --source bts --dataset flights
-        --split-by "year || '-' || lpad(month, 2, '0') || '-' || lpad(day, 2, '0')"
+    It needs no deployment and replaces nothing: for a correction raise --revision.
     """
     from valuestream_dagster.producing.pack import pack_delivery
     from valuestream_dagster.producing.split import pack_split
@@ -145,17 +147,15 @@ def _packed_document(one: Packed, options: PackOptions) -> dict[str, object]:
     }
 
 
-@click.command(short_help="Take in all that may be applied.")
+@click.command(short_help="Take in all that may be applied.", epilog=example("valuestream apply acme/orders"))
 @feed_argument()
 @click.option("--key", help="Only this key of FEED, whether or not it is new.")
 @verb_deployment
 @verb_output
 def apply(feed: str | None, key: str | None, deployment: Path, output: Output) -> int:
     """Check and publish everything that may be applied, in order, as real Dagster runs, until nothing is left.
-    What is not applied is named with its reason. Run it as often as you like: with nothing new it does nothing.
 
-    \b
-    Example: valuestream apply acme/orders
+    What is not applied is named with its reason. Run it as often as you like: with nothing new it does nothing.
     """
     from valuestream_dagster.cli.applying import applied_document, apply_one
 
@@ -224,15 +224,13 @@ def _progress() -> Iterator[Progress | None]:
         yield told
 
 
-@click.command(short_help="Dagster's UI over this deployment.")
+@click.command(short_help="Dagster's UI over this deployment.", epilog=example("valuestream ui --port 3001"))
 @click.option("--port", type=click.IntRange(1, 65_535), default=3000, show_default=True, help="Port on this machine.")
 @verb_deployment
 def ui(port: int, deployment: Path) -> int:
     """Start Dagster's UI and daemon over this deployment: the same runs, sensors that take deliveries in by themselves.
-    It runs until you stop it with Ctrl-C.
 
-    \b
-    Example: valuestream ui --port 3001
+    It runs until you stop it with Ctrl-C.
     """
     opened = open_at(deployment)
     _refuse_taken(port)
@@ -241,7 +239,8 @@ def ui(port: int, deployment: Path) -> int:
     home = prepare_home(opened)
     click.echo(f"http://{HOST}:{port} shows {opened.path}; stop it with Ctrl-C.")
     sys.stdout.flush()
-    os.execve(sys.executable, ui_command(port), ui_environment(os.environ, home, opened.path))
+    # The process becomes Dagster's, so that Ctrl-C and exit codes are its own.
+    os.execve(sys.executable, ui_command(port), ui_environment(os.environ, home, opened.path))  # noqa: S606
 
 
 def ui_command(port: int) -> list[str]:

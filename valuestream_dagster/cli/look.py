@@ -6,6 +6,7 @@ Whatever costs time to import is imported by the verb that needs it, so that ``-
 from __future__ import annotations
 
 import csv
+import math
 import os
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from valuestream_dagster.cli.options import feed_argument, open_at, selected_at, verb_deployment, verb_output
+from valuestream_dagster.cli.options import example, feed_argument, open_at, selected_at, verb_deployment, verb_output
 from valuestream_dagster.cli.output import Output, cell_text, finding_document, json_value
 
 if TYPE_CHECKING:
@@ -27,22 +28,25 @@ _HISTORY_HEADS = ("KEY", "KIND", "REV", "ROWS", "PUBLISHED", "SUPERSEDED", "AFTE
 _TROUBLE = frozenset({"blocked", "failed", "conflict", "held", "interrupted"})
 
 
-@click.command(short_help="Read the YAML; every error with file and line.")
+@click.command(
+    short_help="Read the YAML; every error with file and line.", epilog=example("valuestream check -d deployments/demo")
+)
 @verb_deployment
 @verb_output
 def check(deployment: Path, output: Output) -> int:
     """Read every file of the deployment and name everything that is wrong, with file, line and what to write instead.
-    Nothing is looked at outside the folder, so it may run before anything exists.
 
-    \b
-    Example: valuestream check -d deployments/demo
+    Nothing is looked at outside the folder, so it may run before anything exists.
     """
     from valuestream_dagster.cli.configuration import check_folder
 
     checked = check_folder(deployment, os.environ)
     if output.as_json:
         output.document(
-            {"feeds": [feed.name for feed in checked.feeds], "findings": [finding_document(f) for f in checked.findings]}
+            {
+                "feeds": [feed.name for feed in checked.feeds],
+                "findings": [finding_document(f) for f in checked.findings],
+            }
         )
     for finding in checked.findings:
         output.line(str(finding))
@@ -50,21 +54,21 @@ def check(deployment: Path, output: Output) -> int:
         return 2
     for feed in checked.feeds:
         paused = ", paused" if feed.paused else ""
-        output.line(f"{feed.name}: {feed.mode.value}, {len(feed.contract.columns)} columns, from {feed.landing}{paused}")
+        output.line(
+            f"{feed.name}: {feed.mode.value}, {len(feed.contract.columns)} columns, from {feed.landing}{paused}"
+        )
     output.line(f"{_counted(len(checked.feeds), 'feed')}, nothing wrong.")
     return 0
 
 
-@click.command(short_help="What is new, and what may be applied.")
+@click.command(short_help="What is new, and what may be applied.", epilog=example("valuestream plan acme/orders"))
 @feed_argument()
 @verb_deployment
 @verb_output
 def plan(feed: str | None, deployment: Path, output: Output) -> int:
     """Look at the landing places and say of each new delivery whether it may be applied now, and why not.
-    Nothing is written. Exit code 1 if something is blocked or wrong.
 
-    \b
-    Example: valuestream plan acme/orders
+    Nothing is written. Exit code 1 if something is blocked or wrong.
     """
     from valuestream_dagster.cli.documents import refusal_document, slice_document, unusable_document
     from valuestream_dagster.errors import StoreFailure
@@ -89,9 +93,7 @@ def plan(feed: str | None, deployment: Path, output: Output) -> int:
 
 def _show_plan(output: Output, slices: list[PlannedSlice], faults: list[dict[str, object]]) -> None:
     if slices:
-        output.table(
-            _SLICE_HEADS, [(one.feed, one.key, one.kind, one.revision, one.state, one.why) for one in slices]
-        )
+        output.table(_SLICE_HEADS, [(one.feed, one.key, one.kind, one.revision, one.state, one.why) for one in slices])
     for fault in faults:
         where = f" {fault['manifest']}" if "manifest" in fault else ""
         output.line(f"{fault['feed']}{where}: {fault['detail']} [{fault['code']}]", colour="refused")
@@ -104,17 +106,17 @@ def _show_plan(output: Output, slices: list[PlannedSlice], faults: list[dict[str
         output.line("nothing new.")
 
 
-@click.command(short_help="How every feed stands, and what to do.")
+@click.command(
+    short_help="How every feed stands, and what to do.", epilog=example("valuestream status --strict --json")
+)
 @feed_argument()
 @click.option("--strict", is_flag=True, help="Exit with 1 also where a delivery is overdue.")
 @verb_deployment
 @verb_output
-def status(feed: str | None, strict: bool, deployment: Path, output: Output) -> int:
+def status(feed: str | None, deployment: Path, output: Output, *, strict: bool) -> int:
     """Say for each feed what readers have, what is expected next, what is wrong and what to do about it.
-    Exit code 0 if every feed is healthy, which waiting for the next delivery is.
 
-    \b
-    Example: valuestream status --strict --json
+    Exit code 0 if every feed is healthy, which waiting for the next delivery is.
     """
     from valuestream_dagster.cli.standing import standing_of
     from valuestream_dagster.cli.words import standing
@@ -141,17 +143,17 @@ def _show_standing(output: Output, facts: list[tuple[str, str]], advice: list[Ad
             output.line(f"  {'next':<9} {one.next_step}")
 
 
-@click.command(short_help="What arrived, and the verdict on it.")
+@click.command(
+    short_help="What arrived, and the verdict on it.", epilog=example("valuestream receipts acme/orders --limit 20")
+)
 @feed_argument()
 @click.option("--limit", type=click.IntRange(min=1), default=RECEIPTS_SHOWN, show_default=True, help="Newest receipts.")
 @verb_deployment
 @verb_output
 def receipts(feed: str | None, limit: int, deployment: Path, output: Output) -> int:
     """List every arrival with its verdict and the reason, oldest first.
-    Resends, late revisions, rejected and unreadable manifests are all there, none is ever removed.
 
-    \b
-    Example: valuestream receipts acme/orders --limit 20
+    Resends, late revisions, rejected and unreadable manifests are all there, none is ever removed.
     """
     from valuestream_dagster.cli.documents import receipt_document
 
@@ -172,17 +174,18 @@ def receipts(feed: str | None, limit: int, deployment: Path, output: Output) -> 
     return 0
 
 
-@click.command(short_help="Which revisions were published, and from what.")
+@click.command(
+    short_help="Which revisions were published, and from what.",
+    epilog=example("valuestream history acme/orders 2026-09-02"),
+)
 @feed_argument(required=True)
 @click.argument("key", required=False, metavar="[KEY]")
 @verb_deployment
 @verb_output
 def history(feed: str, key: str | None, deployment: Path, output: Output) -> int:
-    """List every published revision of a feed or of one key: when, by which run, after which key, and until when it was
-    what readers saw. With --json also the producer's objects that each was made from.
+    """List every published revision of a feed or of one key: when, by which run, and until when it was what readers saw.
 
-    \b
-    Example: valuestream history acme/orders 2026-09-02
+    With --json also the producer's objects that each was made from.
     """
     from valuestream_dagster.cli.documents import history_document
 
@@ -205,17 +208,17 @@ def history(feed: str, key: str | None, deployment: Path, output: Output) -> int
     return 0
 
 
-@click.command(short_help="Ask the published data in SQL.")
+@click.command(
+    short_help="Ask the published data in SQL.", epilog=example("valuestream query 'SELECT count(*) FROM bts.flights'")
+)
 @click.argument("sql")
 @click.option("--csv", "as_csv", is_flag=True, help="CSV on stdout.")
 @verb_deployment
 @verb_output
-def query(sql: str, as_csv: bool, deployment: Path, output: Output) -> int:
+def query(sql: str, deployment: Path, output: Output, *, as_csv: bool) -> int:
     """Ask the catalogue in DuckDB's SQL; it is opened read-only and is up to date.
-    Each feed is a view "source"."dataset"; the schema valuestream tells of receipts, slices, files and lineage.
 
-    \b
-    Example: valuestream query 'SELECT count(*) FROM bts.flights'
+    Each feed is a view "source"."dataset"; the schema valuestream tells of receipts, slices, files and lineage.
     """
     import duckdb
 
@@ -251,7 +254,7 @@ def _write_csv(heads: list[str], connection: Any) -> None:
 
 def json_cell(value: object) -> object:
     """A value of a row; numbers that JSON has no form for become text."""
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+    if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
         return {str(name): json_cell(member) for name, member in value.items()}

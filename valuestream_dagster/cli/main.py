@@ -39,7 +39,7 @@ class Program(click.Group):
         args: Sequence[str] | None = None,
         prog_name: str | None = None,
         complete_var: str | None = None,
-        standalone_mode: bool = True,
+        standalone_mode: bool = True,  # noqa: FBT001, FBT002 - click's own signature
         **extra: Any,
     ) -> Any:
         """Run one command line and end the process with its code."""
@@ -59,7 +59,7 @@ class Program(click.Group):
         except click.Abort:
             report_error("interrupted", "interrupted.", "run it again; what was recorded is kept.", as_json=as_json)
             return INTERRUPTED
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the outermost frame: what reaches it becomes a sentence
             return report_exception(error, as_json=as_json)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -72,12 +72,14 @@ class Program(click.Group):
             return BROKEN_PIPE
         return code
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
         """Verbs in the order in which they are met."""
         return list(self.commands)
 
 
-@click.group(cls=Program, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(
+    cls=Program, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+)
 @program_deployment
 @click.version_option(package_name="valuestream-dagster", prog_name="valuestream")
 def cli(deployment: object) -> None:

@@ -21,6 +21,11 @@ VerbT = TypeVar("VerbT", bound=Callable[..., Any])
 _FOLDER = click.Path(path_type=Path)
 
 
+def example(*lines: str) -> str:
+    """The end of a verb's help; its lines are kept as they are."""
+    return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])
+
+
 def program_deployment(command: VerbT) -> VerbT:
     """``-d`` before the verb: the deployment of whatever follows."""
     return click.option(

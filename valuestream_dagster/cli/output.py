@@ -90,7 +90,9 @@ def paint(text: str, colour: str | None, *, error: bool = False) -> str:
 def shown(text: str) -> str:
     """Text that is safe on a terminal and in any encoding; line breaks stay."""
     return "".join(
-        character if character in "\n\t" or unicodedata.category(character) not in {"Cc", "Cs", "Cf"} else escaped(character)
+        character
+        if character in "\n\t" or unicodedata.category(character) not in {"Cc", "Cs", "Cf"}
+        else escaped(character)
         for character in text
     )
 
@@ -140,7 +142,9 @@ def now() -> datetime:
     return fixed if fixed.tzinfo else fixed.replace(tzinfo=UTC)
 
 
-def report_error(code: str, message: str, next_step: str, *, as_json: bool, more: Mapping[str, object] | None = None) -> None:
+def report_error(
+    code: str, message: str, next_step: str, *, as_json: bool, more: Mapping[str, object] | None = None
+) -> None:
     """Say why a verb stopped: a sentence on stderr, and the document where one was asked for."""
     click.echo(f"valuestream: {paint(shown(message), 'red', error=True)}", err=True)
     if next_step:

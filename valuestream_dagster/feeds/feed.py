@@ -16,7 +16,6 @@ from valuestream_dagster.core.sequence import Sequence, SequenceKey
 from valuestream_dagster.errors import Broken
 from valuestream_dagster.feeds.computation import computation_hash
 from valuestream_dagster.feeds.declaration import ExpectDeclaration, FeedDeclaration, SequenceDeclaration
-from valuestream_dagster.feeds.selection import selects
 
 SHAPE_VERSION = 1
 
@@ -78,10 +77,6 @@ class Feed:
     def sequence(self) -> Sequence:
         """The feed's keys and their order."""
         return self.rule.sequence
-
-    def selects(self, path: str) -> bool:
-        """Whether the object at ``path``, relative to the landing place, is one of this feed's manifests (C24)."""
-        return selects(self.include, self.exclude, path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,11 @@
-"""Which of the listed objects a feed looks at: globs over the path below the landing place. Nothing about their contents.
-
-``*`` and ``?`` stay within one folder, ``**/`` stands for any number of folders (none included), any other ``**`` for anything.
-Producers choose the paths, so matching must not depend on their luck: every wildcard but the last takes the first place where the
-text up to the next wildcard fits, and never another (for globs the first is always good enough), so nothing multiplies.
-"""
+"""Which of the listed objects a feed looks at. Nothing about their contents."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from functools import lru_cache
 
+from valuestream_dagster.core.globs import glob_pattern
 from valuestream_dagster.stores.base import ObjectStat
-
-_WILDCARD = {"**/": r"(?:[^/]+/)*?", "**": r".*?", "*": r"[^/]*?"}
-_TOKEN = re.compile(r"(?:(?<![^/])(?:\*\*/)+)|\*\*+|\*|\?|[^*?]+")
 
 
 def select(listing: Iterable[ObjectStat], include: Iterable[str], exclude: Iterable[str]) -> list[ObjectStat]:
@@ -30,34 +21,3 @@ def select(listing: Iterable[ObjectStat], include: Iterable[str], exclude: Itera
         if any(pattern.match(stat.path) for pattern in wanted)
         and not any(pattern.match(stat.path) for pattern in refused)
     ]
-
-
-@lru_cache(maxsize=1024)
-def glob_pattern(glob: str) -> re.Pattern[str]:
-    """The glob as a regular expression over the whole path, quadratic at worst in the path's length."""
-    deep: list[list[str]] = [[""]]  # runs between wildcards that cross folders; each: pieces between those that do not
-    crossing: list[str] = []
-    for token in _TOKEN.findall(glob):
-        if token.startswith("**"):
-            crossing.append(_WILDCARD["**/" if token.endswith("/") else "**"])
-            deep.append([""])
-        elif token == "*":
-            deep[-1].append("")
-        else:
-            deep[-1][-1] += "[^/]" if token == "?" else re.escape(token)
-    *runs, last = [_run(pieces, final=index == len(deep) - 1) for index, pieces in enumerate(deep)]
-    if not crossing:
-        return re.compile(last, re.DOTALL)
-    head = runs[0] + "".join(f"(?>{wildcard}{run})" for wildcard, run in zip(crossing, runs[1:], strict=False))
-    return re.compile(f"{head}{crossing[-1]}{last}", re.DOTALL)
-
-
-def _run(pieces: list[str], *, final: bool) -> str:
-    """Text pieces with ``*`` between them; where it is the glob's end, the last piece is held to the path's end."""
-    star = _WILDCARD["*"]
-    if not final:
-        return pieces[0] + "".join(f"(?>{star}{piece})" for piece in pieces[1:])
-    if len(pieces) == 1:
-        return pieces[0] + r"\Z"
-    middle = "".join(f"(?>{star}{piece})" for piece in pieces[1:-1])
-    return f"{pieces[0]}{middle}[^/]*{pieces[-1]}" + r"\Z"

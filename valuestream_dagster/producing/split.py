@@ -92,9 +92,7 @@ def _totals(sums: Sums, wanted: dict[str, SequenceKey], options: PackOptions) ->
     return totals
 
 
-def _deal(
-    text: CsvText, sums: Sums, wanted: dict[str, SequenceKey], pieces: _Pieces, options: PackOptions
-) -> None:
+def _deal(text: CsvText, sums: Sums, wanted: dict[str, SequenceKey], pieces: _Pieces, options: PackOptions) -> None:
     """Give every record to its key; the two readings of the file must agree on how many there are."""
     keys = sums.keys()
     for record in records(text, options.delimiter):

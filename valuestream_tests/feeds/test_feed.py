@@ -56,11 +56,8 @@ def test_a_full_declaration_arrives_whole() -> None:
     assert (chain.owners, chain.tags) == (("team:shop", "ann@example.org"), (("domain", "sales"),))
 
 
-def test_the_default_selects_manifests_at_any_depth_and_nothing_else() -> None:
-    smallest = feed(SMALLEST)
-    assert smallest.selects("a.manifest.json")
-    assert smallest.selects("2026/09/a.manifest.json")
-    assert not smallest.selects("2026/09/a.csv")
+def test_the_default_selects_manifests_at_any_depth() -> None:
+    assert feed(SMALLEST).include == ("**/*.manifest.json",)
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def _show_standing(output: Output, facts: list[tuple[str, str]], advice: list[Ad
     for name, text in facts:
         output.line(f"  {name:<9} {text}")
     for one in advice:
-        output.line(f"  {'but':<9} {one.what}")
+        output.line(f"  {'but' if one.next_step else 'note':<9} {one.what}")
         if one.next_step:
             output.line(f"  {'next':<9} {one.next_step}")
 

@@ -12,6 +12,7 @@ import click
 from valuestream_dagster.cli import act, look
 from valuestream_dagster.cli.options import program_deployment
 from valuestream_dagster.cli.output import report_error, report_exception
+from valuestream_dagster.cli.pack import pack
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # as the shell reports a program that died of SIGPIPE
@@ -86,7 +87,7 @@ def cli(deployment: object) -> None:
     """Take deliveries in: readers see exactly the newest accepted revision of every period, from bytes that were checked."""
 
 
-for _verb in (look.check, act.pack, look.plan, act.apply, look.status, look.receipts, look.history, look.query, act.ui):
+for _verb in (look.check, pack, look.plan, act.apply, look.status, look.receipts, look.history, look.query, act.ui):
     cli.add_command(_verb)
 
 

@@ -33,7 +33,7 @@ class Standing:
     @property
     def expected(self) -> str:
         """What comes next."""
-        return expected(self.status)
+        return expected(self.status, self.feed)
 
     @property
     def advice(self) -> list[Advice]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from valuestream_dagster.core.continuity import Reason
+from valuestream_dagster.core.continuity import Mode, Reason
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.publication.status import FeedStatus
 
@@ -35,19 +35,19 @@ def there(status: FeedStatus) -> str:
     return f"{deliveries}, without a hole up to {status.position}" if status.position else deliveries
 
 
-def expected(status: FeedStatus) -> str:
+def expected(status: FeedStatus, feed: Feed) -> str:
     """What comes next, and whether it is late."""
     if status.expected is None:
-        return "whatever comes first"
+        first = feed.rule.baseline.key if feed.rule.baseline else None
+        chain = "a full delivery first" if feed.mode is Mode.CHAIN else "whatever comes first"
+        return f"{first} first" if first else chain
     here = ", which is here" if status.observed else (", overdue" if status.overdue else "")
     return status.expected + here
 
 
-def advice(status: FeedStatus, feed: Feed, refusal: str = "", refusal_next: str = "") -> list[Advice]:
+def advice(status: FeedStatus, feed: Feed) -> list[Advice]:
     """Everything that a person should know, the most pressing first."""
-    told = [Advice(refusal, refusal_next)] if refusal else []
-    told += [*_blocking(status, feed), *_troubles(status, feed), *_open_ends(status, feed)]
-    return told
+    return [*_blocking(status, feed), *_troubles(status, feed), *_open_ends(status, feed)]
 
 
 def _blocking(status: FeedStatus, feed: Feed) -> Iterator[Advice]:
@@ -115,6 +115,11 @@ def _open_ends(status: FeedStatus, feed: Feed) -> Iterator[Advice]:
         yield Advice(note.rstrip("."))
     if status.status == "idle" and not status.notes:
         yield Advice(f"nothing has arrived yet at {feed.landing}")
+
+
+def spanned(names: Sequence[str]) -> str:
+    """Names in order, the middle left out where they are many."""
+    return ", ".join(names) if len(names) <= _NAMED else f"{names[0]} ... {names[-1]}"
 
 
 def listed(names: Sequence[str]) -> str:

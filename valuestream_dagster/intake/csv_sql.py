@@ -11,6 +11,8 @@ from valuestream_dagster.core.rows import CsvFormat
 from valuestream_dagster.intake.csv_source import MAX_LINE_BYTES, CsvSource
 from valuestream_dagster.intake.lossless import is_floating, plain_pattern
 
+# DuckDB's own 32 MB buffers need 100 MB more memory and are no faster.
+_BUFFER_BYTES = 8_000_000
 _NEVER = "\ue000\ue001"  # DuckDB wants at least one null text; this one stands for "none"
 
 
@@ -31,7 +33,7 @@ def read_csv(source: CsvSource, dialect: CsvFormat, types: Sequence[str], more: 
         f"read_csv({literal(str(source.path))}, auto_detect = false, columns = {{{columns}}}, "
         f"header = {str(source.header).lower()}, delim = {literal(dialect.delimiter)}, quote = {literal(dialect.quote)}, "
         f"escape = {literal(dialect.escape)}, nullstr = [{nulls}], allow_quoted_nulls = false, compression = 'none', "
-        f"max_line_size = {MAX_LINE_BYTES}{more})"
+        f"max_line_size = {MAX_LINE_BYTES}, buffer_size = {_BUFFER_BYTES}{more})"
     )
 
 

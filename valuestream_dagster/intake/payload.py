@@ -54,13 +54,12 @@ class CheckedRows:
     def select(self, stamp: RowStamp) -> str:
         """A SELECT of the declared columns and ``PROVENANCE_COLUMNS``; evaluating it raises on any value that does not fit."""
         declared = ", ".join(identifier(column.name) for column in self.contract.columns)
-        deletes = (
-            f"CASE WHEN (\n{self.contract.delete_when}\n) THEN 'D' ELSE 'U' END" if self.contract.delete_when else "'U'"
-        )
         rows = " UNION ALL ".join(f"({self._read(source)})" for source in self.sources) or self._no_rows()
+        names = [source.name for source in self.sources] or [""]
         return (
-            f"SELECT {declared}, {literal(stamp.key)} AS _key, {literal(stamp.kind)} AS _kind, "
-            f"CAST({stamp.seq} AS BIGINT) AS _seq, {deletes} AS _op, _file FROM ({rows})"
+            f"SELECT {declared}, {_constant(stamp.key)} AS _key, {_constant(stamp.kind)} AS _kind, "
+            f"CAST({stamp.seq} AS BIGINT) AS _seq, {self._operation()} AS _op, "
+            f"CAST(_file AS {_enum(names)}) AS _file FROM ({rows})"
         )
 
     def diagnose(self, con: duckdb.DuckDBPyConnection) -> tuple[Finding, ...]:
@@ -75,6 +74,11 @@ class CheckedRows:
         if more:
             findings.append(Finding("more_findings", f"and {more} more of these faults", RESEND))
         return tuple(findings)
+
+    def _operation(self) -> str:
+        upsert, delete = (f"CAST('{operation}' AS {_enum(('U', 'D'))})" for operation in "UD")
+        condition = self.contract.delete_when
+        return upsert if condition is None else f"CASE WHEN (\n{condition}\n) THEN {delete} ELSE {upsert} END"
 
     def _read(self, source: CsvSource) -> str:
         types = _types(self.contract)
@@ -132,6 +136,15 @@ def open_rows(
                 con.execute("SET TimeZone = 'UTC'")
                 findings += unreadable.diagnose(con)
         yield RowsRefused(tuple(findings)) if findings else CheckedRows(contract, tuple(sources))
+
+
+def _enum(values: Sequence[str]) -> str:
+    """The type of these texts. Parquet writes an ENUM as text from a ready dictionary, at a tenth of what VARCHAR costs."""
+    return f"ENUM({', '.join(literal(value) for value in values)})"
+
+
+def _constant(text: str) -> str:
+    return f"CAST({literal(text)} AS {_enum([text])})"
 
 
 def _types(contract: RowContract) -> dict[str, str]:

@@ -70,6 +70,22 @@ def sealed_name(sha256: str) -> str:
     return f"sealed/{sha256[:2]}/{sha256}"
 
 
+def keep_manifest(store: LocalStore, data: bytes) -> None:
+    """Retain the producer's own words beside our ledger, byte for byte and durably, under their digest (M9)."""
+    name = sealed_name(hashlib.sha256(data).hexdigest())
+    if store.size(name) == len(data):
+        return
+    temp = store.temp(".manifest")
+    try:
+        with store.writing(temp) as file:
+            _write(file, memoryview(data))
+        if not store.link_new(name, temp):
+            store.replace_torn(name, temp)
+        store.sync([name])
+    finally:
+        temp.unlink(missing_ok=True)
+
+
 @dataclass(frozen=True, slots=True)
 class _Copy:
     """One entry's bytes taken in; ``temp`` is None where the store has them already."""

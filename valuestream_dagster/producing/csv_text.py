@@ -85,10 +85,8 @@ def records(text: CsvText, delimiter: str) -> Iterator[bytes]:
             bare = record.rstrip(b"\r\n")
             if not bare and fields > 1:
                 continue  # a blank line is no record
-            if _QUOTE in bare or b"\r" in bare:
-                found = _fields(record, delimiter, text.name, number)
-            else:
-                found = bare.count(mark) + 1
+            plain = _QUOTE not in bare and b"\r" not in bare
+            found = bare.count(mark) + 1 if plain else _fields(record, delimiter, text.name, number)
             if found != fields:
                 raise WrongUse(
                     f"{text.name}: record {number} (the header is 1) has {found} fields, the header has {fields}.",

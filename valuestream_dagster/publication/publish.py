@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
+
+import duckdb
 
 from valuestream_dagster.core.continuity import (
     Blocked,
@@ -47,16 +49,24 @@ from valuestream_dagster.core.finding import Finding
 from valuestream_dagster.core.manifest import Digest, Kind
 from valuestream_dagster.core.rows import MeasuredRows, RowsRefused, RowStamp
 from valuestream_dagster.core.sequence import SequenceKey
-from valuestream_dagster.errors import Broken, FenceLost, ObjectChanged, ObjectMissing, ValueStreamError
+from valuestream_dagster.errors import Broken, FenceLost, ObjectChanged, ObjectMissing, StoreFailure, ValueStreamError
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.feeds.settings import Settings
 from valuestream_dagster.intake.completion import Resolved
 from valuestream_dagster.intake.observe import Arrival, Look, look
 from valuestream_dagster.intake.payload import PayloadFile
-from valuestream_dagster.intake.seal import Sealed, seal, sealed_name
+from valuestream_dagster.intake.seal import Sealed, keep_manifest, seal
 from valuestream_dagster.ledger.duck import DuckLedger, LedgerSession
-from valuestream_dagster.ledger.rows import KeyRecord, Publication, PublishedFile, Receipt, RunRow, SeenObject, SliceEvent
-from valuestream_dagster.publication.catalogue import publish_catalogue, record_feed_version
+from valuestream_dagster.ledger.rows import (
+    KeyRecord,
+    Publication,
+    PublishedFile,
+    Receipt,
+    RunRow,
+    SeenObject,
+    SliceEvent,
+)
+from valuestream_dagster.publication.catalogue import catalogue_state, publish_catalogue, record_feed_version
 from valuestream_dagster.publication.locks import holder_name, run_lock
 from valuestream_dagster.publication.parquet import StagedFile, check_only, publish_file, read_back, stage
 from valuestream_dagster.publication.receipts import Told, receipt_of, tell
@@ -66,6 +76,8 @@ from valuestream_dagster.stores.local import LocalStore
 
 # Decisions after which a run may be green.
 _CALM = (Accept, Duplicate, Superseded, Covered)
+# What a run knows of a key that the ledger does not: it came to nothing in this very run.
+_LOCAL_STATES: dict[type[Observation], SliceState] = {Invalid: SliceState.REJECTED, Incomplete: SliceState.WAITING}
 FORMAT_VERSION = 1
 BATCH_KEYS = 64
 
@@ -188,10 +200,9 @@ class Publisher:
         with run_lock(self.locks, self.feed.name, since=self.now()):
             names = [key.text for key in keys]
             neighbours = [self.feed.sequence.predecessor(key).text for key in keys]
+            self._settle()
             seen = self._look(names)
             with self.ledger.session() as session:
-                if settle_interrupted(session, self.feed.name, self.store, self.now):
-                    self.publish_catalogue(session)
                 run = FeedRun(
                     self,
                     seen,
@@ -205,6 +216,16 @@ class Publisher:
                 yield run
             finally:
                 run.abandon()
+
+    def _settle(self) -> None:
+        """Settle what an interrupted run left, before looking: a delivery that it damaged is news again.
+
+        Also shows what a run closed and had no time to show.
+        """
+        with self.ledger.session() as session:
+            settled = settle_interrupted(session, self.feed, self.store, self.now)
+            if settled or catalogue_state(self.settings.catalog) != (session.read.generation(), self.settings.store):
+                self.publish_catalogue(session)
 
     def _look(self, keys: Sequence[str]) -> Look:
         """What is new for the keys; where nothing is, what was received for them before and not found good."""
@@ -257,23 +278,50 @@ class Publisher:
 
 @dataclass(slots=True)
 class _Facts:
-    """What a run knows of the ledger; brought up to date by what the run itself records under its lock."""
+    """What a run knows of the ledger, brought up to date by what it records, and what it assumes of the batch at hand.
+
+    Assumed is what preparing decided: that a key will be applied, with which revision, and that a full opens an epoch. It goes
+    when the batch is recorded, where everything is decided again. ``local`` are keys that came to nothing in this run; the
+    ledger's word goes before it.
+    """
 
     records: dict[str, KeyRecord]
     epoch: Epoch | None
     position: SequenceKey | None
-    # Keys prepared as accepted in the batch at hand and not recorded yet.
-    assumed: set[str] = field(default_factory=set)
+    local: dict[str, SliceState] = field(default_factory=dict)
+    assumed: dict[tuple[Kind, str], KeyHistory] = field(default_factory=dict)
+    assumed_epoch: Epoch | None = None
+
+    @property
+    def epoch_ahead(self) -> Epoch | None:
+        """The epoch from which to judge, counting what is assumed."""
+        return self.assumed_epoch or self.epoch
 
     def state_of(self, key: SequenceKey) -> SliceState:
         """State of a key, those of the batch at hand taken as succeeded."""
-        if key.text in self.assumed:
+        if any((kind, key.text) in self.assumed for kind in Kind):
             return SliceState.SUCCEEDED
-        return self.records.get(key.text, KeyRecord()).state
+        known = self.records.get(key.text, KeyRecord()).state
+        return known if known is not SliceState.MISSING else self.local.get(key.text, SliceState.MISSING)
 
     def history(self, kind: Kind, key: SequenceKey) -> KeyHistory:
-        """What is known of one (kind, key)."""
-        return self.records.get(key.text, KeyRecord()).history(kind)
+        """What is known of one (kind, key), counting what is assumed."""
+        return self.assumed.get((kind, key.text)) or self.records.get(key.text, KeyRecord()).history(kind)
+
+    def assume(self, identity: Identity, digest: Digest, computation_hash: str, opens: Epoch | None) -> None:
+        """Count a delivery of the batch at hand as applied."""
+        history = self.history(identity.kind, identity.key)
+        self.assumed[identity.kind, identity.key.text] = replace(
+            history,
+            bound=(*history.bound, Bound(identity.revision, digest)),
+            applied=Applied(identity.revision, digest, "", computation_hash),
+        )
+        self.assumed_epoch = opens or self.assumed_epoch
+
+    def assume_nothing(self) -> None:
+        """From here on only what is recorded counts."""
+        self.assumed.clear()
+        self.assumed_epoch = None
 
     def remember(self, kind: Kind, key: SequenceKey, history: KeyHistory, state: SliceState | None) -> None:
         """Take in what was just recorded."""
@@ -308,13 +356,15 @@ class FeedRun:
         self._existing = existing
         self._run: RunRow | None = None
         self._next_id = self._new_id()
-        self._recorded = 0
+        self._recorded = self._named = 0
         self._good = self._bad = 0
+        # Files that have their name and of which nothing was recorded yet.
+        self._loose: set[str] = set()
 
     def judge(self, key: SequenceKey) -> Judgement:
         """What the predecessor rule says of a key of which nothing is here."""
         kind = Kind.DELTA if self._feed.mode is Mode.CHAIN else self._feed.default_kind
-        return self._feed.rule.judge(kind, key, self._facts.epoch, self._facts.state_of)
+        return self._feed.rule.judge(kind, key, self._facts.epoch_ahead, self._facts.state_of)
 
     # --- the whole way, for many keys --------------------------------------------------------------------------------
 
@@ -366,43 +416,46 @@ class FeedRun:
                 one = self._take_in(arrival)
             except (ObjectChanged, ObjectMissing) as error:
                 one = self._provisional(arrival, Incomplete((error.message,)))
-            except (ValueStreamError, OSError, MemoryError) as error:
+            except (ValueStreamError, OSError, MemoryError, duckdb.Error) as error:
                 one = PreparedArrival(arrival, Incomplete(()), None, failure=_words(error))
             prepared.append(one)
-            if isinstance(one.provisional, Accept):
-                self._facts.assumed.add(key.text)
+            self._assume(one)
         kept = self._existing.get(key.text, ())
         return PreparedKey(key, tuple(prepared), kept[-1] if kept else None)
 
+    def _assume(self, one: PreparedArrival) -> None:
+        """Let the keys after it, and other arrivals of its own, count with what was decided of it."""
+        if isinstance(one.provisional, Accept) and isinstance(one.observation, Valid):
+            identity, epoch = one.observation.identity, self._facts.epoch_ahead
+            opens = Epoch((epoch.number if epoch else 0) + 1, identity.key) if self._opens_epoch(identity, epoch) else None
+            self._facts.assume(identity, one.observation.digest, self._feed.computation_hash, opens)
+        elif not isinstance(one.provisional, Blocked):
+            state = SliceState.FAILED if one.failure is not None else _LOCAL_STATES.get(type(one.observation))
+            if state is not None:
+                self._facts.local.setdefault(one.arrival.manifest.key.text, state)
+
     def _take_in(self, arrival: Arrival) -> PreparedArrival:
         """Seal and check one arrival, and write its file if it looks as if it will be applied (M5, M6)."""
-        if not isinstance(arrival.completeness, Incomplete | Invalid):
+        if isinstance(arrival.completeness, Incomplete):
+            return self._provisional(arrival, arrival.completeness)
+        if not isinstance(arrival.completeness, Invalid):
             early = self._blocked(arrival)
             if early is not None:
                 return PreparedArrival(arrival, Incomplete(()), early)
-            sealed = seal(self._publisher.landing, arrival.completeness, self._publisher.store)
-            if isinstance(sealed, Incomplete | Invalid):
-                return self._provisional(arrival, sealed)
-            self._keep_manifest(arrival)
-            return self._check(arrival, sealed)
-        return self._provisional(arrival, arrival.completeness)
-
-    def _keep_manifest(self, arrival: Arrival) -> None:
-        """The producer's own words are retained beside our ledger, byte for byte (M9)."""
-        store, name = self._publisher.store, sealed_name(arrival.sha256)
-        if not store.exists(name):
-            temporary = store.temp(".manifest")
-            temporary.write_bytes(arrival.data)
-            store.link_new(name, temporary)
-            store.sync([name])
-            temporary.unlink()
+        keep_manifest(self._publisher.store, arrival.data)
+        if isinstance(arrival.completeness, Invalid):
+            return self._provisional(arrival, arrival.completeness)
+        sealed = seal(self._publisher.landing, arrival.completeness, self._publisher.store)
+        if isinstance(sealed, Incomplete | Invalid):
+            return self._provisional(arrival, sealed)
+        return self._check(arrival, sealed)
 
     def _blocked(self, arrival: Arrival) -> Blocked | None:
         """Whether the predecessor rule alone says no, whatever the bytes are; then they are not even read (S27)."""
         manifest = arrival.manifest
         if self._facts.history(manifest.kind, manifest.key).applied is not None:
             return None
-        judged = self._feed.rule.judge(manifest.kind, manifest.key, self._facts.epoch, self._facts.state_of)
+        judged = self._feed.rule.judge(manifest.kind, manifest.key, self._facts.epoch_ahead, self._facts.state_of)
         return judged if isinstance(judged, Blocked) else None
 
     def _check(self, arrival: Arrival, sealed: Sealed) -> PreparedArrival:
@@ -444,7 +497,10 @@ class FeedRun:
 
     def _decide(self, arrival: Arrival, observation: Observation) -> Decision:
         history = self._facts.history(arrival.manifest.kind, arrival.manifest.key)
-        return decide(self._feed.rule, observation, history, self._facts.epoch, self._facts.state_of)
+        decision = decide(self._feed.rule, observation, history, self._facts.epoch_ahead, self._facts.state_of)
+        reusable = history.applied is not None and history.applied.computation_hash == self._feed.computation_hash
+        # Files made by another computation hold the same bytes' rows in another form (L5).
+        return decision if not isinstance(decision, Accept) or reusable else Accept()
 
     def _empty_fault(self, arrival: Arrival, measured: MeasuredRows) -> Finding | None:
         """A delivery without rows is valid only where the feed or the manifest says so (ruling 13)."""
@@ -474,13 +530,18 @@ class FeedRun:
     def _give_name(self, arrival: Arrival, digest: Digest, staged: StagedFile) -> PublishedFile:
         """Link the staged file to its immutable name, which carries run and digest, and read it back (L7)."""
         manifest = arrival.manifest
+        self._named += 1
         relative = (
             f"published/{manifest.source}/{manifest.dataset}/{manifest.key}/"
-            f"{manifest.kind}-r{manifest.revision}-{digest.short}-{self._run_id}.parquet"
+            f"{manifest.kind}-r{manifest.revision}-{digest.short}-{self._run_id}.{self._named:05d}.parquet"
         )
         final = self._publisher.store.path(relative)
-        final.parent.mkdir(parents=True, exist_ok=True)
-        publish_file(staged, final)
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            publish_file(staged, final)
+        finally:
+            staged.path.unlink(missing_ok=True)
+        self._loose.add(relative)
         read_back(final, staged)
         return PublishedFile(relative, staged.sha256, staged.bytes, staged.measured.rows)
 
@@ -493,13 +554,10 @@ class FeedRun:
             FenceLost: a later run has taken the feed over.
             LedgerFailure: the ledger did not take it; nothing of the delivery at hand was kept.
         """
-        for prepared in batch:
-            for one in prepared.arrivals:
-                if one.sealed is not None:
-                    one.sealed.wait_durable()
+        batch = [replace(key, arrivals=tuple(_durable(one) for one in key.arrivals)) for key in batch]
         if not any(prepared.arrivals for prepared in batch):
             return [self._unchanged(prepared) for prepared in batch]
-        self._facts.assumed.clear()
+        self._facts.assume_nothing()
         with self._publisher.ledger.session() as session:
             self._begin(session)
             self._read_again(session, [prepared.key for prepared in batch])
@@ -512,11 +570,7 @@ class FeedRun:
         """Enter the run as running before anything else of it (L9), with the next fencing number; or check ours still holds."""
         name = self._feed.name
         if self._run is not None:
-            if session.read.fence(name) != self._run.fence:
-                raise FenceLost(
-                    f"another run has taken over {name}; this one records nothing more.",
-                    next_step="look at the newer run; start this one again if keys are still open.",
-                )
+            self._require_fence(session, self._run)
             return
         run = RunRow(
             self._run_id, name, session.read.fence(name) + 1, holder_name(), self._publisher.now(),
@@ -527,14 +581,25 @@ class FeedRun:
             session.write.run(run, self._feed.computation_hash)
         self._run = run
 
+    def _require_fence(self, session: LedgerSession, run: RunRow) -> None:
+        if session.read.fence(self._feed.name) != run.fence:
+            raise FenceLost(
+                f"another run has taken over {self._feed.name}; this one records nothing more.",
+                next_step="look at the newer run; start this one again if keys are still open.",
+            )
+
     def _record_key(self, session: LedgerSession, prepared: PreparedKey) -> KeyOutcome:
         if not prepared.arrivals:
             return self._unchanged(prepared)
         outcomes: list[ArrivalOutcome] = []
         publication, changed = prepared.existing, False
         for one in prepared.arrivals:
+            if one.file is not None:
+                self._loose.discard(one.file.path)  # whether it is named is the ledger's to say from here on
             with session.transaction():
                 outcome, made = self._record_arrival(session, one)
+            if one.file is not None and made is None:
+                self._publisher.store.delete(one.file.path)
             outcomes.append(outcome)
             self._good += outcome.told.ok
             self._bad += not outcome.told.ok
@@ -561,8 +626,6 @@ class FeedRun:
         if told.verdict not in (None, Verdict.WAITING):
             touched = one.arrival.touched
             session.write.objects_seen(name, [SeenObject(path, stamp, one.arrival.stat.path) for path, stamp in touched], at)
-        if one.file is not None and publication is None:
-            self._publisher.store.path(one.file.path).unlink(missing_ok=True)
         outcome = ArrivalOutcome(
             one.arrival.stat.path, manifest.key, manifest.kind, manifest.revision, told, warnings
         )
@@ -659,6 +722,7 @@ class FeedRun:
         identity = valid.identity
         before = self._facts.position
         replaced = self._facts.history(identity.kind, identity.key).applied
+        opens = self._opens_epoch(identity, self._facts.epoch)
         epoch = self._open_epoch(session, identity, at, correction=replaced is not None)
         reused = session.read.publication(reuses) if reuses else None
         file = one.file
@@ -673,7 +737,7 @@ class FeedRun:
             digest=valid.digest.hex, run_id=self._run_id, publication_id=publication_id,
         )  # fmt: skip
         session.write.slice_events([event])
-        if self._opens_epoch(identity):
+        if opens:
             self._link_deltas(session, identity.key, epoch, at)
         self._facts.position = self._position_after(session, identity)
         publication = Publication(
@@ -704,13 +768,16 @@ class FeedRun:
     def _epoch_number(self) -> int:
         return self._facts.epoch.number if self._facts.epoch else 0
 
-    def _opens_epoch(self, identity: Identity) -> bool:
-        return self._feed.mode is Mode.CHAIN and identity.kind is Kind.FULL
+    def _opens_epoch(self, identity: Identity, epoch: Epoch | None) -> bool:
+        """Whether an accepted delivery begins a generation: a full does, unless it corrects one that a later full replaced."""
+        if self._feed.mode is not Mode.CHAIN or identity.kind is not Kind.FULL:
+            return False
+        return epoch is None or not epoch.full or identity.key.ordinal >= epoch.baseline.ordinal
 
     def _open_epoch(self, session: LedgerSession, identity: Identity, at: datetime, *, correction: bool) -> int:
         """The epoch that a publication belongs to; a full opens the next one, any other first acceptance the first."""
         name, recorded = self._feed.name, session.read.epoch(self._feed.name)
-        if self._opens_epoch(identity):
+        if self._opens_epoch(identity, recorded):
             opened = Epoch((recorded.number if recorded else 0) + 1, identity.key)
         elif recorded is not None:
             applied = self._facts.history(identity.kind, identity.key).applied
@@ -718,7 +785,7 @@ class FeedRun:
             below = self._feed.mode is Mode.CHAIN and identity.key.ordinal <= recorded.baseline.ordinal
             return old.epoch if old is not None and below else recorded.number
         else:
-            opened = Epoch(1, self._facts.epoch.baseline if self._facts.epoch else identity.key)
+            opened = Epoch(1, self._facts.epoch.baseline if self._facts.epoch else identity.key, full=False)
         session.write.epoch(name, opened, anchor=identity.key.text, run_id=self._run_id, at=at)
         self._facts.epoch = opened
         return opened.number
@@ -743,7 +810,7 @@ class FeedRun:
     def _position_after(self, session: LedgerSession, identity: Identity) -> SequenceKey | None:
         """The position once this slice has succeeded; asked of the ledger only where it may jump."""
         before, key = self._facts.position, identity.key
-        if self._opens_epoch(identity) or before is None or key.ordinal <= before.ordinal:
+        if identity.kind is Kind.FULL or before is None or key.ordinal <= before.ordinal:
             return session.read.position(self._feed.name, required=self._feed.rule.required)
         follows = not self._feed.rule.required or self._feed.sequence.successor(before) == key
         return key if follows else session.read.position(self._feed.name, required=True)
@@ -764,16 +831,23 @@ class FeedRun:
             return
         status = "ok" if not self._bad else ("partial" if self._good else "failed")
         with self._publisher.ledger.session() as session:
+            self._require_fence(session, self._run)
             with session.transaction():
                 session.write.run_end(self._run.run_id, self._feed.name, status, self._publisher.now())
             self._publisher.publish_catalogue(session)
         self._run = None
         self._next_id = self._new_id()
-        self._recorded = self._good = self._bad = 0
+        self._recorded = self._named = self._good = self._bad = 0
 
     def abandon(self) -> None:
-        """Leave without closing: an open ledger run stays as an interrupted one, for the next invocation to settle."""
-        self._facts.assumed.clear()
+        """Leave without closing: an open ledger run stays as an interrupted one, for the next invocation to settle.
+
+        Files of which nothing was recorded are taken away, as far as that can be done.
+        """
+        self._facts.assume_nothing()
+        with suppress(StoreFailure):
+            for relative in self._loose:
+                self._publisher.store.delete(relative)
 
     @property
     def _run_id(self) -> str:
@@ -787,6 +861,17 @@ def _resolved(arrival: Arrival) -> Resolved:
     if not isinstance(arrival.completeness, Resolved):
         raise Broken(f"{arrival.manifest.name} was sealed without being complete")
     return arrival.completeness
+
+
+def _durable(one: PreparedArrival) -> PreparedArrival:
+    """The same once its sealed bytes would survive a power loss; a failure where they would not."""
+    if one.sealed is None:
+        return one
+    try:
+        one.sealed.wait_durable()
+    except StoreFailure as error:
+        return replace(one, failure=_words(error))
+    return one
 
 
 def _warnings(one: PreparedArrival) -> tuple[str, ...]:

@@ -7,35 +7,47 @@ inert and left for vacuum.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from valuestream_dagster.core.continuity import SliceState
+from valuestream_dagster.core.continuity import Mode, SliceState
+from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.duck import LedgerSession
 from valuestream_dagster.ledger.rows import Publication, SeenObject, SliceEvent
 from valuestream_dagster.stores.local import LocalStore
 
 
 def settle_interrupted(
-    session: LedgerSession, feed: str, store: LocalStore, now: Callable[[], datetime]
+    session: LedgerSession, feed: Feed, store: LocalStore, now: Callable[[], datetime]
 ) -> tuple[str, ...]:
     """Close every run of a feed that never ended, keeping what is verified (L14, L15, L19); returns their ids.
 
     Costs nothing where no run is open; otherwise one read of each file that the run recorded.
     """
     settled: list[str] = []
-    for run in session.read.open_runs(feed):
-        damaged = [
-            (publication, fault)
-            for publication in session.read.publications_of_run(run.run_id)
-            if (fault := _fault(publication, store)) is not None
-        ]
+    for run in session.read.open_runs(feed.name):
+        damaged = _damaged(session.read.publications_of_run(run.run_id), feed, store)
         with session.transaction():
             for publication, fault in damaged:
                 _void(session, publication, fault, now())
-            session.write.run_end(run.run_id, feed, "partial", now())
+            session.write.run_end(run.run_id, feed.name, "partial", now())
         settled.append(run.run_id)
     return tuple(settled)
+
+
+def _damaged(recorded: Iterable[Publication], feed: Feed, store: LocalStore) -> list[tuple[Publication, str]]:
+    """What a run recorded and cannot be kept, with why.
+
+    In a chain nothing is kept that was recorded on top of what is lost: readers would see a state that never was.
+    """
+    damaged: list[tuple[Publication, str]] = []
+    for publication in recorded:
+        fault = _fault(publication, store)
+        if fault is None and damaged and feed.mode is Mode.CHAIN and feed.rule.required:
+            fault = f"{damaged[0][0].key}, which it builds on, is damaged"
+        if fault is not None:
+            damaged.append((publication, fault))
+    return damaged
 
 
 def _fault(publication: Publication, store: LocalStore) -> str | None:

@@ -1,0 +1,1 @@
+"""Tests of what Dagster is told and does; `server.py` runs the real processes."""

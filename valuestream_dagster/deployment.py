@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -15,11 +16,12 @@ import duckdb
 from valuestream_dagster.core.continuity import effective_epoch
 from valuestream_dagster.core.decision import Incomplete, Verdict, Wait
 from valuestream_dagster.core.sequence import KeyProblem, SequenceKey
-from valuestream_dagster.errors import WrongUse
+from valuestream_dagster.errors import FeedBusy, WrongUse
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.feeds.loading import load_deployment_files
 from valuestream_dagster.feeds.settings import Settings
 from valuestream_dagster.intake.observe import Look, UnusableArrival, look
+from valuestream_dagster.intake.seal import keep_manifest
 from valuestream_dagster.ledger.duck import DuckLedger
 from valuestream_dagster.ledger.rows import FeedSummary, Publication, Receipt, SeenObject
 from valuestream_dagster.publication.catalogue import catalogue_state, record_feed_version
@@ -184,29 +186,43 @@ class Deployment:
     def note(self, plan: FeedPlan) -> Noted:
         """Record what needs no run: manifests that state no delivery, deliveries that wait, foreign manifests.
 
-        Writes nothing where there is nothing new, so that a tick is idempotent.
+        Writes nothing where there is nothing new, so that a tick is idempotent, also beside another process that noted the same.
         """
         seen, feed = plan.look, plan.feed
-        waiting = [arrival for arrival in seen.arrivals if isinstance(arrival.completeness, Incomplete)]
-        if not (seen.unusable or seen.foreign or waiting):
+        settled = [unusable for unusable in seen.unusable if unusable.settled]
+        notes = self._notes(feed, seen)
+        if not (notes or seen.foreign):
             return Noted(())
+        for unusable in settled:
+            keep_manifest(self.store, unusable.data)
+        looked_at = [*(unusable.stat for unusable in settled), *seen.foreign]
         with self.ledger.session() as session:
-            paths = [arrival.stat.path for arrival in (*seen.unusable, *waiting)]
-            last = session.read.last_receipts(feed.name, paths)
-            receipts = [
-                receipt
-                for receipt in self._notes(feed, seen)
-                if receipt.verdict is not Verdict.WAITING or last.get(receipt.manifest) != (Verdict.WAITING, receipt.detail)
-            ]
-            settled = [unusable.stat for unusable in seen.unusable if unusable.settled]
-            touched = [SeenObject(stat.path, stat.stamp, stat.path) for stat in (*settled, *seen.foreign)]
-            with session.transaction():
-                record_feed_version(session, feed, self.now())
-                session.write.receipts(receipts)
-                session.write.objects_seen(feed.name, touched, self.now())
+            last = session.read.last_receipts(feed.name, [receipt.manifest for receipt in notes])
+            news, _ = session.read.news(feed.name, [(stat.path, stat.stamp) for stat in looked_at])
+            receipts = [receipt for receipt in notes if _is_new(receipt, last.get(receipt.manifest), news)]
+            touched = [SeenObject(stat.path, stat.stamp, stat.path) for stat in looked_at if stat.path in news]
+            if receipts or touched:
+                with session.transaction():
+                    record_feed_version(session, feed, self.now())
+                    session.write.receipts(receipts)
+                    session.write.objects_seen(feed.name, touched, self.now())
             if receipts:
                 self.publisher(feed).publish_catalogue(session)
         return Noted(tuple(receipts))
+
+    def recover(self, feed: Feed) -> bool:
+        """Settle and show what a run that died left, where nobody runs the feed; whether there was something to settle.
+
+        Without it, the last keys of a run that died would stay out of sight until the next delivery.
+        """
+        publisher = self.publisher(feed)
+        if not publisher.left_behind():
+            return False
+        try:
+            with publisher.open_run(()):
+                return True
+        except FeedBusy:
+            return False  # it has not died
 
     def _notes(self, feed: Feed, seen: Look) -> list[Receipt]:
         notes = [self._unusable_receipt(feed, unusable) for unusable in seen.unusable]
@@ -232,6 +248,7 @@ class Deployment:
             key=unusable.key,
             revision=unusable.revision,
             findings=tuple(finding.as_dict() for finding in unusable.findings),
+            manifest_sha256=hashlib.sha256(unusable.data).hexdigest() if unusable.data else None,
         )
 
     # --- the catalogue -----------------------------------------------------------------------------------------------
@@ -263,6 +280,13 @@ class Deployment:
         """A connection whose default database is the catalogue, read-only and up to date."""
         self.refresh_catalogue()
         return attach_catalogue(self.settings.catalog)
+
+
+def _is_new(receipt: Receipt, last: tuple[Verdict, str] | None, news: Collection[str]) -> bool:
+    """Whether a note says something that the ledger does not have: a manifest rejected once, a wait once per change."""
+    if receipt.verdict is Verdict.WAITING:
+        return last != (Verdict.WAITING, receipt.detail)
+    return receipt.manifest in news
 
 
 def attach_catalogue(path: Path) -> duckdb.DuckDBPyConnection:

@@ -185,13 +185,11 @@ class World:
 
 def apply(opened: Deployment, name: str = "acme/orders") -> list[KeyOutcome]:
     """Run what is claimable of a feed until nothing is; each key at most once."""
-    feed, publisher = opened.feed(name), None
+    feed = opened.feed(name)
     done: set[str] = set()
     outcomes: list[KeyOutcome] = []
     publisher = opened.publisher(feed)
-    if publisher.has_open_run():
-        with publisher.open_run(()):
-            pass
+    opened.recover(feed)
     for number in range(PASSES):
         plan = opened.plan(feed, retry_failed=number == 0)
         opened.note(plan)

@@ -43,7 +43,7 @@ def measure(work: Path) -> dict[str, object]:
 def _command(folder: Path, verb: str) -> float:
     began = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-m", "valuestream_dagster.cli", "--deployment", str(folder), verb],
+        [str(Path(sys.executable).with_name("valuestream")), "--deployment", str(folder), verb],
         check=True, capture_output=True, env={**os.environ, "DAGSTER_HOME": ""},
     )  # fmt: skip
     return time.perf_counter() - began

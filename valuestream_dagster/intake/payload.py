@@ -21,7 +21,7 @@ from valuestream_dagster.core.rows import RowContract, RowsRefused, RowStamp
 from valuestream_dagster.errors import WrongUse
 from valuestream_dagster.feeds.column_types import canonical_type
 from valuestream_dagster.intake.csv_proof import is_plain, row_pattern
-from valuestream_dagster.intake.csv_source import MAX_FINDINGS, RESEND, CsvSource, compare_header, records, unpack
+from valuestream_dagster.intake.csv_source import MAX_FINDINGS, RESEND, CsvSource, compare_header, unpack, widths
 from valuestream_dagster.intake.csv_sql import guarded, identifier, literal, read_csv, typed
 from valuestream_dagster.intake.diagnosis import diagnose_source
 
@@ -172,6 +172,6 @@ def _well_formed(source: CsvSource, contract: RowContract) -> bool:
     if source.proven:
         return True
     try:
-        return all(len(record) == len(source.columns) for _, record in records(source, contract.csv))
+        return widths(source, contract.csv) <= {len(source.columns)}
     except (csv.Error, UnicodeDecodeError):
         return False

@@ -73,7 +73,7 @@ def sealed_name(sha256: str) -> str:
 def keep_manifest(store: LocalStore, data: bytes) -> None:
     """Retain the producer's own words beside our ledger, byte for byte and durably, under their digest (M9)."""
     name = sealed_name(hashlib.sha256(data).hexdigest())
-    if store.size(name) == len(data):
+    if not data or store.size(name) == len(data):
         return
     temp = store.temp(".manifest")
     try:

@@ -14,10 +14,10 @@ from valuestream_dagster.errors import NotApplied
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.rows import Receipt
 from valuestream_dagster.orchestration.assets import build_asset
-from valuestream_dagster.orchestration.component import io_manager
+from valuestream_dagster.orchestration.component import shared_resources
 from valuestream_dagster.orchestration.home import instance_of
 from valuestream_dagster.orchestration.io_manager import on_progress
-from valuestream_dagster.orchestration.names import FEED_TAG, IO_MANAGER, asset_key, partitions_name
+from valuestream_dagster.orchestration.names import FEED_TAG, asset_key, partitions_name
 from valuestream_dagster.orchestration.partition_rule import range_tags, ranges, unregistered
 from valuestream_dagster.orchestration.repair import report_missing
 from valuestream_dagster.orchestration.sensors import rejection_events
@@ -55,7 +55,8 @@ def apply_feed(
     if is_busy(publisher.locks, feed.name):
         with publisher.open_run(()):
             pass  # it has ended meanwhile; otherwise this raises FeedBusy, which names the holder
-    unreported = bool(publisher.unreported(1)) or publisher.has_open_run()
+    opened.recover(feed)
+    unreported = bool(publisher.unreported(1))
     plan = opened.plan(feed, retry_failed=True)
     noted = opened.note(plan)
     keys = (opened.key(feed, only),) if only else plan.claimable
@@ -64,9 +65,6 @@ def apply_feed(
     if feed.paused:
         raise NotApplied(f"{feed.name} is paused.", next_step=f"remove `paused` from {feed.file}, then apply again.")
     with instance_of(opened) as instance:
-        if publisher.has_open_run():
-            with publisher.open_run(()):
-                pass  # settles what an interrupted run left, so that its good work shows
         applied.repaired = report_missing(instance, publisher)
         _report(instance, feed, noted.rejected)
         job = _job(opened, feed)
@@ -105,7 +103,7 @@ def _report(instance: dg.DagsterInstance, feed: Feed, rejected: Sequence[Receipt
 
 def _job(opened: Deployment, feed: Feed) -> dg.JobDefinition:
     definitions = dg.Definitions(
-        assets=[build_asset(feed)], resources={IO_MANAGER: io_manager(opened)}, executor=dg.in_process_executor
+        assets=[build_asset(feed)], resources=shared_resources(opened), executor=dg.in_process_executor
     )
     return definitions.resolve_implicit_global_asset_job_def()
 
@@ -127,9 +125,7 @@ def _run(
         tags={FEED_TAG: feed.name, **range_tags(keys)},
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
     )
-    for event in result.all_events:
-        if event.is_step_failure:
-            failures.append(_why(event))
+    failures.extend(_why(event) for event in result.all_events if event.is_step_failure)
     return result.run_id, result.success
 
 

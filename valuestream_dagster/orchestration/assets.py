@@ -9,7 +9,7 @@ import dagster as dg
 
 from valuestream_dagster.core.continuity import Blocked
 from valuestream_dagster.core.sequence import SequenceKey
-from valuestream_dagster.errors import ValueStreamError
+from valuestream_dagster.errors import NotApplied, ValueStreamError
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.orchestration.checks import check_results, check_specs
 from valuestream_dagster.orchestration.io_manager import Release, ValueStreamIOManager
@@ -17,15 +17,20 @@ from valuestream_dagster.orchestration.names import BYTES_ONLY, IO_MANAGER, asse
 from valuestream_dagster.publication.publish import FeedRun, KeyOutcome, Publisher
 
 
-def build_asset(feed: Feed) -> dg.AssetsDefinition:
-    """The asset ``[source, dataset]`` of a feed."""
+def build_asset(feed: Feed, extra_feeds: Sequence[Feed] = ()) -> dg.AssetsDefinition:
+    """The asset ``[source, dataset]`` of a feed.
+
+    Args:
+        feed: which feed.
+        extra_feeds: feeds of the same deployment that its folder does not declare.
+    """
     with warnings.catch_warnings():
         # `backfill_policy` is beta upstream; the pinned-facts tests say so if it changes.
         warnings.simplefilter("ignore", dg.BetaWarning)
-        return _asset(feed)
+        return _asset(feed, extra_feeds)
 
 
-def _asset(feed: Feed) -> dg.AssetsDefinition:
+def _asset(feed: Feed, extra_feeds: Sequence[Feed]) -> dg.AssetsDefinition:
     @dg.asset(
         key=asset_key(feed),
         partitions_def=partitions_of(feed),
@@ -46,10 +51,12 @@ def _asset(feed: Feed) -> dg.AssetsDefinition:
     )
     def feed_asset(context: dg.AssetExecutionContext) -> Iterator[Any]:
         io_manager: ValueStreamIOManager = getattr(context.resources, IO_MANAGER)
-        opened = io_manager.opened
-        declared = opened.feed(feed.name)
-        keys = sorted((opened.key(declared, text) for text in context.partition_keys), key=lambda key: key.ordinal)
         try:
+            opened = io_manager.opened_with(extra_feeds)
+            declared = opened.feed(feed.name)
+            if declared.paused:
+                raise NotApplied(f"{feed.name} is paused.", next_step=f"remove `paused` from {declared.file}, then run it again.")
+            keys = sorted((opened.key(declared, text) for text in context.partition_keys), key=lambda key: key.ordinal)
             yield from _publish(context, io_manager, opened.publisher(declared), keys)
         except ValueStreamError as error:
             raise refusal(error.message, error.next_step, code=error.kind, retry=error.retryable) from error
@@ -64,7 +71,7 @@ def _publish(
     with publisher.open_run(keys, dagster_run_id=context.run_id) as run:
         if len(keys) == 1:
             release = Release(run, publisher, run.prepare(keys[0]))
-            yield from _release_one(io_manager, release)
+            yield from _release_one(release)
             outcomes = [release.outcome] if release.outcome else []
             publisher.mark_reported([o.publication for o in outcomes if o.publication is not None and o.changed])
         else:
@@ -75,7 +82,7 @@ def _publish(
         raise fault
 
 
-def _release_one(io_manager: ValueStreamIOManager, release: Release) -> Iterator[dg.Output[Release]]:
+def _release_one(release: Release) -> Iterator[dg.Output[Release]]:
     """Hand a key on as Output if it will be published; otherwise record what became of it and hand on nothing."""
     version = release.prepared.data_version
     if version is not None and release.prepared.worth_an_output:

@@ -83,6 +83,10 @@ class ValueStreamIOManager(dg.ConfigurableIOManager):
         """The deployment, read when it is first needed."""
         return open_deployment(self.deployment, os.environ)
 
+    def opened_with(self, extra_feeds: Sequence[Feed]) -> Deployment:
+        """The deployment with feeds that its folder does not declare."""
+        return open_deployment(self.deployment, os.environ, extra_feeds=extra_feeds)
+
     def handle_output(self, context: dg.OutputContext, obj: object) -> None:
         """Record a single key in one transaction, close the run, show it, and put what it is into the metadata.
 

@@ -50,7 +50,7 @@ def range_tags(keys: Sequence[SequenceKey]) -> dict[str, str]:
     }
 
 
-class PredecessorSucceeded(dg.AutomationCondition):
+class PredecessorSucceeded(dg.AutomationCondition[dg.AssetKey]):
     """True for the partitions of a feed that the predecessor rule allows to be processed now (C21).
 
     For automation of the user's own, in a sensor with ``use_user_code_server=True``. It asks the same plan as the
@@ -71,12 +71,10 @@ class PredecessorSucceeded(dg.AutomationCondition):
         """How the UI names it."""
         return "predecessor_succeeded"
 
-    def evaluate(self, context: dg.AutomationContext) -> dg.AutomationResult:
+    def evaluate(self, context: dg.AutomationContext[dg.AssetKey]) -> dg.AutomationResult[dg.AssetKey]:
         """The candidate partitions that are claimable."""
         opened = open_deployment(self.deployment, os.environ)
         claimable = {key.text for key in opened.plan(opened.feed(self.feed)).claimable}
         asked = context.candidate_subset.expensively_compute_partition_keys()
-        subset = context.asset_graph_view.get_asset_subset_from_partition_keys(
-            context.key, context.partitions_def, asked & claimable
-        )
+        subset = context.candidate_subset.compute_intersection_with_partition_keys(asked & claimable)
         return dg.AutomationResult(context, true_subset=subset)

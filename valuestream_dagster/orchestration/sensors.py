@@ -14,11 +14,17 @@ import dagster as dg
 
 from valuestream_dagster.core.sequence import SequenceKey
 from valuestream_dagster.deployment import Deployment, open_deployment
-from valuestream_dagster.errors import ValueStreamError
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.rows import Receipt
 from valuestream_dagster.orchestration.checks import check_of_code
-from valuestream_dagster.orchestration.names import FEED_TAG, REQUEST_TAG, asset_key, identifier, partitions_name, partitions_of
+from valuestream_dagster.orchestration.names import (
+    FEED_TAG,
+    REQUEST_TAG,
+    asset_key,
+    identifier,
+    partitions_name,
+    partitions_of,
+)
 from valuestream_dagster.orchestration.partition_rule import range_tags, ranges, unregistered
 from valuestream_dagster.orchestration.repair import missing_materializations
 from valuestream_dagster.publication.locks import is_busy
@@ -33,36 +39,37 @@ _UNFINISHED = [
 ]
 
 
-def build_sensor(feed: Feed, deployment: str, *, tick_seconds: float) -> dg.SensorDefinition:
+def build_sensor(feed: Feed, opened: Deployment, *, extra_feeds: Sequence[Feed]) -> dg.SensorDefinition:
     """The sensor ``<source>__<dataset>__deliveries``.
 
     Args:
         feed: whose landing place it looks at.
-        deployment: folder of the deployment.
-        tick_seconds: least time between two looks.
+        opened: the deployment; each tick reads its folder anew.
+        extra_feeds: feeds of the deployment that its folder does not declare.
     """
+    folder = opened.path
 
     @dg.sensor(
         name=f"{identifier(feed)}__deliveries",
         asset_selection=dg.AssetSelection.assets(asset_key(feed)),
-        minimum_interval_seconds=max(1, int(tick_seconds)),
+        minimum_interval_seconds=max(1, int(opened.settings.limits.tick_seconds)),
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Looks for complete deliveries of {feed.name} and requests what may be applied now.",
     )
     def deliveries(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        opened = open_deployment(deployment, os.environ)
-        declared = opened.feeds.get(feed.name, feed)
+        current = open_deployment(folder, os.environ, extra_feeds=extra_feeds)
+        declared = current.feeds.get(feed.name)
+        if declared is None:
+            return dg.SkipReason(f"{feed.name} is declared no more; reload the code location to take it off the page.")
         if declared.paused:
             return dg.SkipReason(f"{feed.name} is paused in {declared.file}.")
-        try:
-            return _tick(context.instance, opened, declared)
-        except ValueStreamError as error:
-            return dg.SkipReason(str(error))
+        return _tick(context.instance, current, declared)
 
     return deliveries
 
 
 def _tick(instance: dg.DagsterInstance, opened: Deployment, feed: Feed) -> dg.SensorResult | dg.SkipReason:
+    opened.recover(feed)
     plan = opened.plan(feed)
     noted = opened.note(plan)
     registered = instance.get_dynamic_partitions(partitions_name(feed))
@@ -87,9 +94,8 @@ def _request(
 ) -> dg.RunRequest | str:
     """The next run to ask for, or why there is none."""
     feed = plan.feed
-    unfinished = instance.get_runs(dg.RunsFilter(tags={FEED_TAG: feed.name}, statuses=_UNFINISHED), limit=1)
-    if unfinished:
-        return f"run {unfinished[0].run_id} of {feed.name} is not finished."
+    if (unfinished := _unfinished_run(instance, feed)) is not None:
+        return f"run {unfinished} of {feed.name} is not finished."
     if is_busy(opened.publisher(feed).locks, feed.name):
         return f"{feed.name} is being run by another process."
     pieces = ranges(registered, plan.claimable)
@@ -106,6 +112,14 @@ def _request(
         asset_selection=[asset_key(feed)],
         tags={FEED_TAG: feed.name, REQUEST_TAG: request, **range_tags(keys)},
     )
+
+
+def _unfinished_run(instance: dg.DagsterInstance, feed: Feed) -> str | None:
+    """A run of the feed that is queued or running, whoever asked for it: this sensor, a backfill or a person."""
+    for run in instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED)):
+        if run.tags.get(FEED_TAG) == feed.name or asset_key(feed) in (run.asset_selection or ()):
+            return run.run_id
+    return None
 
 
 def _request_id(plan: FeedPlan, keys: Sequence[SequenceKey]) -> str:

@@ -224,8 +224,11 @@ class Publisher:
         """
         with self.ledger.session() as session:
             settled = settle_interrupted(session, self.feed, self.store, self.now)
-            if settled or catalogue_state(self.settings.catalog) != (session.read.generation(), self.settings.store):
+            if settled or not self._is_shown(session):
                 self.publish_catalogue(session)
+
+    def _is_shown(self, session: LedgerSession) -> bool:
+        return catalogue_state(self.settings.catalog) == (session.read.generation(), self.settings.store)
 
     def _look(self, keys: Sequence[str]) -> Look:
         """What is new for the keys; where nothing is, what was received for them before and not found good."""
@@ -269,6 +272,11 @@ class Publisher:
         with self.ledger.session() as session:
             return bool(session.read.open_runs(self.feed.name))
 
+    def left_behind(self) -> bool:
+        """Whether something is left of a run that died: begun and never ended, or ended and never shown."""
+        with self.ledger.session() as session:
+            return bool(session.read.open_runs(self.feed.name)) or not self._is_shown(session)
+
     def _epoch(self, session: LedgerSession, seen: Look) -> Epoch | None:
         keys = [arrival.manifest.key for arrival in seen.arrivals]
         known = session.read.lowest_seen(self.feed.name)
@@ -288,6 +296,8 @@ class _Facts:
     records: dict[str, KeyRecord]
     epoch: Epoch | None
     position: SequenceKey | None
+    # The newest epoch that the ledger really holds; `epoch` may be one that only the declared baseline implies.
+    recorded: Epoch | None = None
     local: dict[str, SliceState] = field(default_factory=dict)
     assumed: dict[tuple[Kind, str], KeyHistory] = field(default_factory=dict)
     assumed_epoch: Epoch | None = None
@@ -632,14 +642,17 @@ class FeedRun:
         return outcome, publication
 
     def _read_again(self, session: LedgerSession, keys: Sequence[SequenceKey]) -> None:
-        """Read all that the decisions rest on (M17). Nobody else can write until the session ends, so it holds for every
-        transaction in it, and what those record is remembered as they go.
+        """Read all that the decisions rest on (M17).
+
+        Nobody else can write until the session ends, so it holds for every transaction in it, and what those record is
+        remembered as they go.
         """
         name, rule = self._feed.name, self._feed.rule
         asked = [text for key in keys for text in (key.text, self._feed.sequence.predecessor(key).text)]
         self._facts.records |= session.read.records(name, asked)
         known = self._facts.epoch
-        self._facts.epoch = effective_epoch(rule, session.read.epoch(name), known.baseline if known else None)
+        self._facts.recorded = session.read.epoch(name)
+        self._facts.epoch = effective_epoch(rule, self._facts.recorded, known.baseline if known else None)
         self._facts.position = session.read.position(name, required=rule.required)
 
     def _changed_meanwhile(self, one: PreparedArrival) -> ArrivalOutcome:
@@ -776,7 +789,7 @@ class FeedRun:
 
     def _open_epoch(self, session: LedgerSession, identity: Identity, at: datetime, *, correction: bool) -> int:
         """The epoch that a publication belongs to; a full opens the next one, any other first acceptance the first."""
-        name, recorded = self._feed.name, session.read.epoch(self._feed.name)
+        name, recorded = self._feed.name, self._facts.recorded
         if self._opens_epoch(identity, recorded):
             opened = Epoch((recorded.number if recorded else 0) + 1, identity.key)
         elif recorded is not None:
@@ -787,7 +800,7 @@ class FeedRun:
         else:
             opened = Epoch(1, self._facts.epoch.baseline if self._facts.epoch else identity.key, full=False)
         session.write.epoch(name, opened, anchor=identity.key.text, run_id=self._run_id, at=at)
-        self._facts.epoch = opened
+        self._facts.epoch = self._facts.recorded = opened
         return opened.number
 
     def _link_deltas(self, session: LedgerSession, baseline: SequenceKey, epoch: int, at: datetime) -> None:
@@ -810,7 +823,8 @@ class FeedRun:
     def _position_after(self, session: LedgerSession, identity: Identity) -> SequenceKey | None:
         """The position once this slice has succeeded; asked of the ledger only where it may jump."""
         before, key = self._facts.position, identity.key
-        if identity.kind is Kind.FULL or before is None or key.ordinal <= before.ordinal:
+        jumps = self._feed.mode is Mode.CHAIN and identity.kind is Kind.FULL
+        if jumps or before is None or key.ordinal <= before.ordinal:
             return session.read.position(self._feed.name, required=self._feed.rule.required)
         follows = not self._feed.rule.required or self._feed.sequence.successor(before) == key
         return key if follows else session.read.position(self._feed.name, required=True)

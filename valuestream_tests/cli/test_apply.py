@@ -1,0 +1,152 @@
+"""From delivery to readers by the command line: what is applied, what is not, and what people are told."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from valuestream_tests.cli.shop import FEED, Shop, shop_in
+
+OTHER = FEED.replace("orders", "parcels").replace("landing/acme/orders", "landing/acme/parcels")
+pytestmark = pytest.mark.slow
+
+
+def test_the_way_of_two_deliveries_a_gap_a_resend_and_a_correction(shop: Shop) -> None:
+    shop.deliver("2026-09-01")
+    shop.deliver("2026-09-03")
+
+    planned = shop.json("plan", code=1)
+    assert [(one["key"], one["state"], one["claimable"]) for one in planned["slices"]] == [
+        ("2026-09-01", "ready", True),
+        ("2026-09-03", "blocked", False),
+    ]
+    assert planned["slices"][1]["reason"] == "sequence_gap"
+    assert planned["refusals"] == []
+
+    applied = shop.json("apply", code=1)
+    assert applied["applied"] == [{"feed": "acme/orders", "key": "2026-09-01", "kind": "full", "revision": 1}]
+    assert [run["ok"] for run in applied["runs"]] == [True]
+    (blocked,) = applied["not_applied"]
+    assert (blocked["key"], blocked["verdict"], blocked["code"]) == ("2026-09-03", None, "sequence_gap")
+
+    (feed,) = shop.json("status", code=1)["feeds"]
+    assert (feed["status"], feed["position"], feed["expected"], feed["missing"]) == (
+        "blocked", "2026-09-01", "2026-09-02", ["2026-09-02"]
+    )  # fmt: skip
+    text = shop.run("status")
+    assert "2026-09-02 is missing; 2026-09-03 is here and waits" in text.stdout
+    assert "ask acme for 2026-09-02" in text.stdout
+    assert text.exit_code == 1
+
+    shop.deliver("2026-09-02")
+    again = shop.json("apply")
+    assert [one["key"] for one in again["applied"]] == ["2026-09-02", "2026-09-03"]
+
+    nothing = shop.json("apply")
+    assert not any(nothing[name] for name in ("applied", "duplicates", "not_applied", "runs", "failures", "errors"))
+
+    shop.deliver("2026-09-02", "1,3.50\n", revision=2)
+    corrected = shop.json("apply")
+    assert corrected["applied"] == [{"feed": "acme/orders", "key": "2026-09-02", "kind": "full", "revision": 2}]
+
+    history = shop.json("history", "acme/orders", "2026-09-02")["history"]
+    assert [(one["revision"], one["superseded_at"] is None) for one in history] == [(1, False), (2, True)]
+    assert history[0]["previous_key"] == "2026-09-01"
+    assert {"uri", "version", "sha256", "bytes"} == set(history[0]["objects"][0])
+    assert "2026-09-02" in shop.run("history", "acme/orders").stdout
+
+    receipts = shop.json("receipts")["receipts"]
+    assert [one["verdict"] for one in receipts].count("accepted") == 4
+    assert [one["received_at"] for one in receipts] == sorted(one["received_at"] for one in receipts)
+    assert len(shop.json("receipts", "acme/orders", "--limit", "2")["receipts"]) == 2
+    assert "accepted" in shop.run("receipts").stdout
+
+    rows = shop.json("query", "SELECT sum(amount) FROM acme.orders")["rows"]
+    assert rows == [["8.50"]]
+
+
+def test_what_is_rejected_fails_the_command_until_it_is_made_good(shop: Shop) -> None:
+    shop.deliver("2026-09-01", "1,nothing\n")
+    applied = shop.json("apply", code=1)
+    (one,) = applied["not_applied"]
+    assert (one["verdict"], one["code"], one["revision"]) == ("rejected", "value_does_not_fit", 1)
+    assert one["next"]
+    assert [run["ok"] for run in applied["runs"]] == [False]
+    assert "rejected and not made good: 2026-09-01" in shop.run("status").stdout
+    text = shop.run("apply")
+    assert text.exit_code == 1
+    assert "nothing new" in text.stdout
+
+    shop.deliver("2026-09-01", "1,2.00\n", revision=2)
+    made_good = shop.run("apply")
+    assert made_good.exit_code == 0, made_good.output
+    assert "acme/orders: 1 applied (2026-09-01); complete up to 2026-09-01" in made_good.stdout
+
+
+def test_an_incomplete_delivery_waits_and_is_named_every_time(shop: Shop) -> None:
+    manifest = shop.deliver("2026-09-01")
+    (manifest.parent / "2026-09-01-r1.csv").unlink()
+    for _ in range(2):
+        (one,) = shop.json("apply")["not_applied"]
+        assert one["verdict"] == "waiting"
+        assert "2026-09-01-r1.csv" in one["detail"]
+    assert len(shop.json("receipts")["receipts"]) == 1
+    assert shop.run("status").exit_code == 0
+    assert "not complete yet: 2026-09-01" in shop.run("status").stdout
+
+
+def test_an_unreadable_manifest_is_named_and_reported(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.landing.mkdir(parents=True)
+    (shop.landing / "orders.manifest.json").write_text("{")
+    monkeypatch.setenv("VALUESTREAM_NOW", "2030-01-01T00:00:00Z")
+    planned = shop.json("plan", code=1)
+    assert (planned["unusable"][0]["state"], planned["unusable"][0]["code"]) == ("rejected", "manifest_unreadable")
+    assert "manifest_unreadable" in shop.run("plan").stdout
+    (one,) = shop.json("apply", code=1)["not_applied"]
+    assert (one["key"], one["verdict"]) == (None, "rejected")
+
+
+def test_one_feed_that_cannot_be_reached_does_not_hide_or_stop_the_others(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path, {"a.yaml": FEED, "b.yaml": OTHER})
+    (shop.path / "landing/acme").mkdir(parents=True)
+    (shop.path / "landing/acme/parcels").write_text("no folder")
+    shop.deliver("2026-09-01")
+
+    assert shop.json("plan", code=1)["refusals"][0]["feed"] == "acme/parcels"
+    applied = shop.json("apply", code=1)
+    assert [one["feed"] for one in applied["applied"]] == ["acme/orders"]
+    assert [one["feed"] for one in applied["errors"]] == ["acme/parcels"]
+    orders, parcels = shop.json("status", code=1)["feeds"]
+    assert orders["status"] == "waiting_for_next"
+    assert (parcels["status"], parcels["reason"]) == ("refused", "refused")
+    assert parcels["refusals"][0]["uri"].endswith("landing/acme/parcels")
+    assert "acme/parcels: refused" in shop.run("status").stdout
+
+
+def test_a_feed_that_another_process_runs_is_an_error_of_that_feed(shop: Shop) -> None:
+    shop.deliver("2026-09-01")
+    locks = shop.path / "state/locks"
+    locks.mkdir(parents=True)
+    with (locks / "acme__orders.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        applied = shop.json("apply", code=1)
+    assert applied["errors"][0]["code"] == "feed_busy"
+    assert shop.json("apply")["applied"]
+
+
+def test_a_paused_feed_is_passed_over_unless_it_is_named(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path, {"a.yaml": FEED + "paused: true\n"})
+    shop.deliver("2026-09-01")
+    everything = shop.run("apply")
+    assert everything.exit_code == 0
+    assert "paused" in everything.stdout
+    assert shop.json("apply", "acme/orders", code=1)["errors"][0]["code"] == "not_applied"
+
+
+def test_one_key_alone_may_be_asked_for(shop: Shop) -> None:
+    shop.deliver("2026-09-01")
+    shop.deliver("2026-09-02")
+    applied = shop.json("apply", "acme/orders", "--key", "2026-09-01")
+    assert [one["key"] for one in applied["applied"]] == ["2026-09-01"]

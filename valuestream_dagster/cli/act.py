@@ -69,12 +69,15 @@ def _show_applied(done: FeedApplied, output: Output) -> None:
 
     accepted = [str(receipt.key) for receipt in done.of(Verdict.ACCEPTED)]
     duplicates, others = done.of(Verdict.DUPLICATE), done.not_applied
+    failed = sum(1 for _, ok in done.runs if not ok)
     parts = [f"{len(accepted)} applied ({spanned(accepted)})"] if accepted else []
     parts += [f"{len(duplicates)} known already"] if duplicates else []
     parts += [f"{len(others)} not applied"] if others else []
+    parts += [f"{failed} failed run{'s' if failed > 1 else ''}"] if failed else []
     position = done.standing.status.position if done.standing else None
+    what = ", ".join(parts) or ("stopped" if done.error else "nothing new")
     output.line(
-        f"{done.feed.name}: {', '.join(parts) or 'nothing new'}{f'; complete up to {position}' if position else ''}",
+        f"{done.feed.name}: {what}{f'; complete up to {position}' if position else ''}",
         colour="healthy" if done.ok else "refused",
     )
     for one in others[:_DETAILS_SHOWN]:
@@ -85,6 +88,9 @@ def _show_applied(done: FeedApplied, output: Output) -> None:
         output.line(f"  and {len(others) - _DETAILS_SHOWN} more: see `valuestream receipts {done.feed.name}`.")
     if done.error is not None:
         report_error(done.error.kind, done.error.message, done.error.next_step, as_json=False)
+    if not others:  # otherwise the runs failed for the reasons that stand above
+        for failure in done.failures:
+            output.line(f"  failed: {failure}")
     if not done.ok and done.standing is not None and not (others or done.error):
         for advice in done.standing.advice:
             output.line(f"  {advice.what}{f'; next: {advice.next_step}' if advice.next_step else ''}")

@@ -79,7 +79,10 @@ class Program(click.Group):
 
 
 @click.group(
-    cls=Program, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+    "valuestream",
+    cls=Program,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 @program_deployment
 @click.version_option(package_name="valuestream-dagster", prog_name="valuestream")

@@ -130,12 +130,12 @@ def open_rows(
                     findings += opened
                 case CsvSource():
                     sources.append(_prove(opened, contract, threads))
-        unreadable = CheckedRows(contract, tuple(source for source in sources if not _well_formed(source, contract)))
-        if unreadable.sources:
+        rows = CheckedRows(contract, tuple(sources))
+        if findings or not all(_well_formed(source, contract) for source in sources):
             with duckdb.connect(":memory:", config={"threads": 1}) as con:
                 con.execute("SET TimeZone = 'UTC'")
-                findings += unreadable.diagnose(con)
-        yield RowsRefused(tuple(findings)) if findings else CheckedRows(contract, tuple(sources))
+                findings += rows.diagnose(con)
+        yield RowsRefused(tuple(findings)) if findings else rows
 
 
 def _enum(values: Sequence[str]) -> str:

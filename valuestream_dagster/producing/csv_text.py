@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Decimal
-from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
@@ -114,8 +113,8 @@ def _joined_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
 
 def _fields(record: bytes, delimiter: str, name: str, number: int) -> int:
     try:
-        lines = StringIO(record.decode("utf-8"), newline="")
-        return len(next(csv.reader(lines, delimiter=delimiter, strict=True)))
+        # As one string: a line break outside quotes, of whatever kind, is then an error and no second record.
+        return len(next(csv.reader([record.decode("utf-8")], delimiter=delimiter, strict=True)))
     except (csv.Error, UnicodeDecodeError) as error:
         message = f"{name}: record {number} (the header is 1) cannot be read ({error})."
         raise WrongUse(message, next_step=_WITHOUT) from error

@@ -22,14 +22,15 @@ def main(path: str, name: str, commits: str) -> None:
     if commits == "die":
         with ledger.session() as session, session.transaction():
             Book(session, name).receipt(Verdict.ACCEPTED, IntegerSequence().at(1))
-            print("inside", flush=True)
+            sys.stdout.write("inside\n")
+            sys.stdout.flush()
             time.sleep(600)
     for number in range(int(commits)):
         with ledger.session() as session:
             seen = len(session.read.receipts(name, 1_000))
             with session.transaction():
                 Book(session, name).receipt(Verdict.ACCEPTED, IntegerSequence().at(number), revision=seen + 1)
-    print("done", flush=True)
+    sys.stdout.write("done\n")
 
 
 if __name__ == "__main__":

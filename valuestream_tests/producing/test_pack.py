@@ -46,7 +46,11 @@ def read(packed: Packed, sequence: Sequence = DAILY) -> Manifest:
 
 
 def test_a_manifest_states_the_true_sizes_checksums_rows_and_sums(tmp_path: Path) -> None:
-    files = [a_file(tmp_path), a_file(tmp_path, "more.csv", 'id,amount\n3,"10"\n4,\n'), a_file(tmp_path, "note.txt", "x")]
+    files = [
+        a_file(tmp_path),
+        a_file(tmp_path, "more.csv", 'id,amount\n3,"10"\n4,\n'),
+        a_file(tmp_path, "note.txt", "x"),
+    ]
     options = PackOptions(source="acme", dataset="orders", revision=2, kind=Kind.DELTA, predecessor="2026-09-01")
     packed = pack_delivery(files, tmp_path / "drop", key="2026-09-02", options=options)
     assert packed.manifest.name == "orders-2026-09-02-delta-r2.manifest.json"
@@ -97,7 +101,9 @@ def test_packed_text_is_counted_too(tmp_path: Path) -> None:
         (b"\xff\xfea\x00", "header cannot be read"),
     ],
 )
-def test_a_file_that_nobody_could_read_is_refused_and_nothing_is_left(tmp_path: Path, text: str | bytes, said: str) -> None:
+def test_a_file_that_nobody_could_read_is_refused_and_nothing_is_left(
+    tmp_path: Path, text: str | bytes, said: str
+) -> None:
     with pytest.raises(WrongUse, match=said):
         pack_delivery([a_file(tmp_path, text=text)], tmp_path / "drop", key="2026-09-01", options=OPTIONS)
     assert os.listdir(tmp_path / "drop") == []
@@ -129,7 +135,9 @@ def test_the_manifest_is_named_last(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         link(source, target)
 
     monkeypatch.setattr(os, "link", noted)
-    pack_delivery([a_file(tmp_path, "b.csv"), a_file(tmp_path, "a.csv")], tmp_path / "d", key="2026-09-01", options=OPTIONS)
+    pack_delivery(
+        [a_file(tmp_path, "b.csv"), a_file(tmp_path, "a.csv")], tmp_path / "d", key="2026-09-01", options=OPTIONS
+    )
     assert named == ["b.csv", "a.csv", "orders-2026-09-01-r1.manifest.json"]
 
 

@@ -31,7 +31,9 @@ def payload(packed: Packed) -> bytes:
     return (packed.manifest.parent / packed.files[0].path).read_bytes()
 
 
-@given(rows=_ROWS, line_end=st.sampled_from(["\n", "\r\n"]), quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+@given(
+    rows=_ROWS, line_end=st.sampled_from(["\n", "\r\n"]), quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+)
 def test_the_pieces_hold_exactly_the_records_of_the_file(
     rows: list[tuple[int, str, str]], line_end: str, quoting: int
 ) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from valuestream_dagster.core.decision import Verdict
+from valuestream_dagster.ledger.rows import Receipt
+from valuestream_dagster.publication.status import FeedStatus
 from valuestream_tests.producer import Delivery, Producer, csv_text
-from valuestream_tests.world import PERIODS, World, another
+from valuestream_tests.world import PERIODS, Seen, World, another
 
 GOOD = [(1, "1.00", "U"), (2, "2.50", "U")]
 LIMIT = 1_500
@@ -43,7 +47,7 @@ def flipped(delivery: Delivery) -> Delivery:
     return delivery.with_file(text.replace(b"2.50", b"2.51"), path)
 
 
-FILE = "2-data-r1-1.csv"
+FILE = "<the file>"
 BAD = [
     Bad(
         "a wrong size",
@@ -86,9 +90,9 @@ BAD = [
     Bad("an unknown source", lambda d: d.with_statement(source="acmee"), "unknown_source", {"expected": "acme"}),
     Bad(
         "a path with ..",
-        lambda d: d.with_entry(path="../orders/" + next(iter(d.files))),
+        lambda d: d.with_entry(path=f"../orders/{next(iter(d.files))}"),
         "path_unsafe",
-        {"file": f"../orders/{FILE}"},
+        {"file": "../orders/<the file>"},
     ),
     Bad("no rows without permission", data(csv_text([]), 0), "empty_not_allowed"),
     Bad("no files without permission", lambda d: d.with_statement(files=[]), "entries_missing"),
@@ -102,48 +106,85 @@ BAD = [
 ]
 
 
-def two_feeds(root: Path) -> World:
+@dataclass(slots=True)
+class Story:
+    """One world in which everything goes wrong at once, and what was seen at each stage of it."""
+
+    world: World
+    spoilt: dict[str, Delivery]
+    receipts: dict[str, Receipt]
+    stages: dict[str, tuple[Seen, FeedStatus]] = field(default_factory=dict)
+
+    def stage(self, name: str) -> None:
+        self.stages[name] = self.world.seen(), self.world.status()
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """A good key; then every bad one; then good ones of this feed and of another; then each bad one corrected."""
     feeds = {"orders.yaml": PERIODS, "returns.yaml": another(PERIODS, "returns")}
-    return World(root, feeds, settings=f"limits: {{manifest_bytes: {LIMIT}}}\n")
-
-
-@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.name)
-def test_a_bad_delivery_gets_a_receipt_with_its_culprit_changes_nothing_and_holds_up_nobody(
-    bad: Bad, tmp_path: Path
-) -> None:
-    world = two_feeds(tmp_path)
+    world = World(tmp_path_factory.mktemp("bad"), feeds, settings=f"limits: {{manifest_bytes: {LIMIT}}}\n")
     orders, returns = world.producer(), world.producer("returns")
     orders.deliver(1, GOOD)
     world.apply()
-    before = world.seen()
-
-    spoilt = orders.hand_over(bad.spoil(orders.make(2, GOOD)))
+    told = Story(world, {}, {})
+    told.stage("before")
+    for number, bad in enumerate(BAD, 2):
+        told.spoilt[bad.name] = orders.hand_over(bad.spoil(orders.make(number, GOOD)))
     world.apply()
-
-    receipt = world.last(Verdict.REJECTED)
-    assert receipt.code == bad.code
-    assert {name: receipt.findings[0].get(name) for name in bad.culprit} == bad.culprit
-    assert receipt.next_step
-    assert receipt.manifest == spoilt.manifest_path
-    assert (receipt.key.text if receipt.key else None) == ("2" if bad.key_known else None)
-    assert world.seen() == before, "nothing that anybody can see has changed"
-    assert not world.status().healthy
-    assert world.status().rejected == ("2" if bad.key_known else spoilt.manifest_path,)
-
-    orders.deliver(3, GOOD)
+    told.stage("bad")
+    by_manifest = {receipt.manifest: receipt for receipt in world.receipts()[1:]}
+    told.receipts = {name: by_manifest[delivery.manifest_path] for name, delivery in told.spoilt.items()}
+    orders.deliver(100, GOOD)
     returns.deliver(1, GOOD)
     world.apply()
     world.apply("acme/returns")
-    assert world.by_key() == {"1": 1, "3": 1}, "another delivery of the same feed goes on"
-    assert world.by_key("acme/returns") == {"1": 1}, "and so does another feed"
-    assert world.status("acme/returns").healthy
-    assert len(world.receipts()) == 3, "a rejection is written once"
-
-    good = orders.make(2, GOOD, revision=2) if bad.key_known else orders.make(2, GOOD).named(spoilt.name)
-    orders.hand_over(good)
+    told.stage("others")
+    for number, bad in enumerate(BAD, 2):
+        right = orders.make(number, GOOD, revision=2)
+        orders.hand_over(right if bad.key_known else orders.make(number, GOOD).named(told.spoilt[bad.name].name))
     world.apply()
-    assert world.by_key() == {"1": 1, "2": good.statement["revision"], "3": 1}
-    assert world.status().healthy, "a corrected delivery makes it good"
+    told.stage("corrected")
+    return told
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.name)
+def test_a_bad_delivery_gets_a_receipt_with_verdict_code_culprit_and_next_step(bad: Bad, story: Story) -> None:
+    receipt, spoilt = story.receipts[bad.name], story.spoilt[bad.name]
+    assert (receipt.verdict, receipt.code) == (Verdict.REJECTED, bad.code)
+    file = next(iter(spoilt.files), "")
+    wanted = {
+        name: value.replace(FILE, file) if isinstance(value, str) else value for name, value in bad.culprit.items()
+    }
+    assert {name: receipt.findings[0].get(name) for name in wanted} == wanted
+    assert receipt.next_step and "Traceback" not in receipt.detail
+    assert (receipt.key.text if receipt.key else None) == (spoilt.key if bad.key_known else None)
+    _, status = story.stages["bad"]
+    assert (spoilt.key if bad.key_known else spoilt.manifest_path) in status.rejected
+
+
+def test_bad_deliveries_change_nothing_that_anybody_can_see(story: Story) -> None:
+    """Rows, revisions, publications and published files are those of before; the feed is not healthy."""
+    assert story.stages["bad"][0] == story.stages["before"][0]
+    assert story.stages["before"][1].healthy and not story.stages["bad"][1].healthy
+
+
+def test_bad_deliveries_hold_up_neither_other_keys_nor_other_feeds(story: Story) -> None:
+    visible = {row[2] for row in story.stages["others"][0].publications}
+    assert visible == {"1", "100"}
+    assert story.world.by_key("acme/returns") == {"1": 1}
+    assert story.world.status("acme/returns").healthy
+
+
+def test_a_corrected_delivery_makes_a_bad_one_good(story: Story) -> None:
+    seen, status = story.stages["corrected"]
+    assert {row[2] for row in seen.publications} == {"1", "100", *(delivery.key for delivery in story.spoilt.values())}
+    assert status.healthy and status.rejected == ()
+
+
+def test_a_rejection_is_written_once_however_often_one_looks(story: Story) -> None:
+    rejected = [receipt for receipt in story.world.receipts() if receipt.verdict is Verdict.REJECTED]
+    assert len(rejected) == len(BAD)
 
 
 def test_a_missing_file_makes_a_delivery_wait_and_is_named_until_it_comes(tmp_path: Path) -> None:
@@ -177,11 +218,8 @@ def test_a_manifest_that_is_no_json_waits_while_it_may_be_arriving_and_is_reject
     path = world.landing() / "x.manifest.json"
     path.parent.mkdir(parents=True)
     path.write_bytes(b'{"source": "acme", ')
-    just_now = path.stat().st_mtime
-    import os
-    from datetime import UTC, datetime
-
-    os.utime(path, (just_now, datetime(2029, 12, 31, 23, 59, 30, tzinfo=UTC).timestamp()))
+    thirty_seconds_ago = datetime(2029, 12, 31, 23, 59, 30, tzinfo=UTC).timestamp()
+    os.utime(path, (thirty_seconds_ago, thirty_seconds_ago))
     world.apply()
     world.apply()
     assert world.verdicts() == [("?", None, "waiting", "manifest_unsettled")]

@@ -17,37 +17,11 @@ PACKAGE = Path(valuestream_dagster.__file__).parent
 PROJECT = PACKAGE.parent
 
 # Modules that the core and the errors may not name: clocks, files, processes, networks, chance.
-IMPURE = frozenset(
-    {
-        "asyncio",
-        "concurrent",
-        "fcntl",
-        "glob",
-        "http",
-        "io",
-        "logging",
-        "mmap",
-        "multiprocessing",
-        "os",
-        "pathlib",
-        "random",
-        "secrets",
-        "select",
-        "shutil",
-        "signal",
-        "socket",
-        "sqlite3",
-        "ssl",
-        "subprocess",
-        "sys",
-        "tempfile",
-        "threading",
-        "time",
-        "urllib",
-        "uuid",
-        "warnings",
-    }
-)
+IMPURE = frozenset({
+    "asyncio", "concurrent", "fcntl", "glob", "http", "io", "logging", "mmap", "multiprocessing", "os", "pathlib", "random",
+    "secrets", "select", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess", "sys", "tempfile", "threading", "time",
+    "urllib", "uuid", "warnings",
+})  # fmt: skip
 # Calls by which a clock or a file would come in through a module that is allowed.
 IMPURE_CALLS = frozenset({"now", "utcnow", "today", "open", "print", "input"})
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import duckdb
 from valuestream_dagster.core.decision import Verdict
 from valuestream_dagster.deployment import Deployment, attach_catalogue, open_deployment
 from valuestream_dagster.ledger.rows import Receipt
-from valuestream_dagster.publication.publish import KeyOutcome
+from valuestream_dagster.publication.publish import KeyOutcome, Publisher
 from valuestream_dagster.publication.status import FeedStatus
 from valuestream_tests.producer import Producer, into_folder
 
@@ -92,9 +92,11 @@ class World:
 
     # --- acting ------------------------------------------------------------------------------------------------------
 
-    def apply(self, feed: str = "acme/orders") -> list[KeyOutcome]:
+    def apply(
+        self, feed: str = "acme/orders", *, around: Callable[[Publisher], Publisher] = lambda publisher: publisher
+    ) -> list[KeyOutcome]:
         """Run what is claimable until nothing is."""
-        return apply(self.opened, feed)
+        return apply(self.opened, feed, around=around)
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -183,12 +185,20 @@ class World:
         self.opened.refresh_catalogue()
 
 
-def apply(opened: Deployment, name: str = "acme/orders") -> list[KeyOutcome]:
-    """Run what is claimable of a feed until nothing is; each key at most once."""
+def apply(
+    opened: Deployment, name: str = "acme/orders", *, around: Callable[[Publisher], Publisher] = lambda publisher: publisher
+) -> list[KeyOutcome]:
+    """Run what is claimable of a feed until nothing is; each key at most once.
+
+    Args:
+        opened: the deployment.
+        name: the feed.
+        around: puts other parts (a landing place, a store, a ledger) around or in place of the publisher's own.
+    """
     feed = opened.feed(name)
     done: set[str] = set()
     outcomes: list[KeyOutcome] = []
-    publisher = opened.publisher(feed)
+    publisher = around(opened.publisher(feed))
     opened.recover(feed)
     for number in range(PASSES):
         plan = opened.plan(feed, retry_failed=number == 0)

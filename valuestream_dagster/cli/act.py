@@ -24,9 +24,11 @@ from valuestream_dagster.cli.options import (
     verb_deployment,
     verb_output,
 )
-from valuestream_dagster.cli.output import Output, report_error
+from valuestream_dagster.cli.output import INTERRUPTED, Output, report_error
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from valuestream_dagster.cli.applying import FeedApplied, Progress
 
 HOST = "127.0.0.1"
@@ -51,15 +53,19 @@ def apply(feed: str | None, key: str | None, deployment: Path, output: Output) -
     if key is not None:
         key = opened.key(feeds[0], key).text
     results: list[FeedApplied] = []
-    with _progress() as progress:
-        for one in feeds:
-            if one.paused and feed is None:
-                output.line(f"{one.name}: paused, nothing is applied")
-                continue
+    for one in feeds:
+        if one.paused and feed is None:
+            output.line(f"{one.name}: paused, nothing is applied")
+            continue
+        with _progress() as progress:
             results.append(apply_one(opened, one, key, progress))
-            _show_applied(results[-1], output)
+        _show_applied(results[-1], output)
+        if results[-1].interrupted:
+            break
     if output.as_json:
         output.document(applied_document(results))
+    if any(one.interrupted for one in results):
+        return INTERRUPTED
     return 0 if all(one.ok for one in results) else 1
 
 
@@ -73,7 +79,8 @@ def _show_applied(done: FeedApplied, output: Output) -> None:
     parts = [f"{len(accepted)} applied ({spanned(accepted)})"] if accepted else []
     parts += [f"{len(duplicates)} known already"] if duplicates else []
     parts += [f"{len(others)} not applied"] if others else []
-    parts += [f"{failed} failed run{'s' if failed > 1 else ''}"] if failed else []
+    parts += [f"{failed} failed run{'s' if failed > 1 else ''}"] if failed and not done.interrupted else []
+    parts += ["interrupted"] if done.interrupted else []
     position = done.standing.status.position if done.standing else None
     what = ", ".join(parts) or ("stopped" if done.error else "nothing new")
     output.line(
@@ -105,13 +112,13 @@ def _progress() -> Iterator[Progress | None]:
     from rich.console import Console
     from rich.progress import Progress as Bars
 
-    with Bars(console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, object] = {}
+    with Bars(console=Console(stderr=True), transient=True, redirect_stdout=False) as bars:
+        tasks: dict[str, TaskID] = {}
 
         def told(feed: str, done: int, of: int) -> None:
             if feed not in tasks:
                 tasks[feed] = bars.add_task(feed, total=of)
-            bars.update(tasks[feed], completed=done, total=of)  # type: ignore[arg-type]
+            bars.update(tasks[feed], completed=done, total=of)
 
         yield told
 

@@ -27,6 +27,7 @@ class FeedApplied:
     receipts: tuple[Receipt, ...] = ()
     runs: list[tuple[str, bool]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    interrupted: bool = False
     error: ValueStreamError | None = None
     standing: Standing | None = None
     open_ends: list[Document] = field(default_factory=list)
@@ -92,7 +93,11 @@ def _run(opened: Deployment, feed: Feed, only: str | None, progress: Progress | 
         applied = apply_feed(opened, feed, only=only, progress=progress)
     except dg.DagsterExecutionInterruptedError:
         raise KeyboardInterrupt from None
-    done.runs, done.failures = applied.runs, applied.failures
+    # Ctrl-C inside a step ends Dagster's run as a failed one and goes no further by itself.
+    sign = dg.DagsterExecutionInterruptedError.__name__
+    done.runs = applied.runs
+    done.failures = [failure for failure in applied.failures if sign not in failure]
+    done.interrupted = len(done.failures) < len(applied.failures)
 
 
 def _since(opened: Deployment, feed: Feed, last: str | None) -> tuple[Receipt, ...]:

@@ -11,10 +11,9 @@ import click
 
 from valuestream_dagster.cli import act, look
 from valuestream_dagster.cli.options import program_deployment
-from valuestream_dagster.cli.output import report_error, report_exception
+from valuestream_dagster.cli.output import INTERRUPTED, report_error, report_exception
 from valuestream_dagster.cli.pack import pack
 
-INTERRUPTED = 130
 BROKEN_PIPE = 141  # as the shell reports a program that died of SIGPIPE
 
 EPILOG = """\b

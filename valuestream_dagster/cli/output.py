@@ -23,6 +23,7 @@ from valuestream_dagster.errors import ConfigurationInvalid, ValueStreamError
 NOW_VARIABLE = "VALUESTREAM_NOW"
 TRACEBACK_VARIABLE = "VALUESTREAM_TRACEBACK"
 INTERNAL_ERROR = 3
+INTERRUPTED = 130
 _COLOURS = {
     "healthy": "green", "waiting_for_next": "green", "idle": "cyan", "ready": "green", "accepted": "green",
     "blocked": "red", "refused": "red", "rejected": "red", "conflict": "red", "failed": "red", "held": "red",

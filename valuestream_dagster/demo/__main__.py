@@ -173,16 +173,17 @@ def _standing(opened: Deployment, began: float, before: int) -> None:
 def _ask(opened: Deployment, folder: Path) -> None:
     command = f"{_program()} -d {_near(folder)}"
     with closing(opened.open_catalogue()) as catalogue:
-        for words, sql in QUESTIONS:
+        for sql in QUESTIONS:
             found = catalogue.execute(sql)
             heads = [column[0] for column in found.description or ()]
             _OUT.line()
-            _OUT.line(words)
+            _OUT.line(sql)
             _OUT.table(heads, found.fetchall())
+    ui = "make ui" if folder.resolve() == HERE else f"{command} ui"
     _OUT.line()
-    _OUT.line(f'Ask more:   {command} query "{QUESTIONS[0][1]}"')
-    _OUT.line(f"Look back:  {command} receipts bts/flights")
-    _OUT.line(f"Open it:    {'make ui' if folder.resolve() == HERE else f'{command} ui'}   (Dagster's UI on http://127.0.0.1:3000)")
+    _OUT.line(f'Ask in SQL:       {command} query "FROM bts.flights LIMIT 5"')
+    _OUT.line(f"What arrived:     {command} receipts bts/flights")
+    _OUT.line(f"In Dagster's UI:  {ui}")
 
 
 def _program() -> str:

@@ -9,19 +9,12 @@ import duckdb
 
 from valuestream_dagster.core.rows import Column
 from valuestream_dagster.demo.producer import FIRST_DAY, LAST_DAY, NULL
+from valuestream_dagster.errors import StoreFailure
 from valuestream_dagster.feeds.feed import Feed
 
-WORST_DELAYS = (
-    "SELECT origin, carrier, max(dep_delay) AS worst_delay, count(*) AS flights "
-    "FROM bts.flights GROUP BY ALL ORDER BY worst_delay DESC LIMIT 4"
-)
-LAST_ORIGINS = (
-    "SELECT last_origin, count(*) AS aircraft, count(type) AS registered, max(last_seen) AS last_seen "
-    "FROM bts.aircraft GROUP BY ALL ORDER BY last_origin"
-)
 QUESTIONS = (
-    ("The worst delays in minutes, by airport and carrier:", WORST_DELAYS),
-    ("Where aircraft departed last (no airport: registered, not seen in the two months):", LAST_ORIGINS),
+    "SELECT origin, carrier, max(dep_delay) AS worst_delay FROM bts.flights GROUP BY ALL ORDER BY worst_delay DESC LIMIT 4",
+    "SELECT last_origin, count(*) AS aircraft, count(type) AS registered FROM bts.aircraft GROUP BY ALL ORDER BY 1",
 )
 
 
@@ -34,7 +27,7 @@ class Measure:
     hash: str
 
     def __str__(self) -> str:
-        return f"{self.rows:,} flights, {self.distance:,} miles, rows {self.hash}"
+        return f"{self.rows:,} flights, {self.distance:,} miles, hash {self.hash}"
 
 
 def measure_package(catalogue: duckdb.DuckDBPyConnection, feed: Feed, flights: Path) -> Measure:
@@ -44,6 +37,9 @@ def measure_package(catalogue: duckdb.DuckDBPyConnection, feed: Feed, flights: P
         catalogue: any DuckDB connection.
         feed: whose columns are meant.
         flights: the package's flights, unpacked.
+
+    Raises:
+        StoreFailure: a file is not there.
     """
     columns = feed.contract.columns
     types = ", ".join(f"'{column.name}': '{column.type}'" for column in columns)
@@ -55,7 +51,11 @@ def measure_package(catalogue: duckdb.DuckDBPyConnection, feed: Feed, flights: P
 
 
 def measure_catalogue(catalogue: duckdb.DuckDBPyConnection, feed: Feed) -> Measure:
-    """What readers see."""
+    """What readers see.
+
+    Raises:
+        StoreFailure: a published file is not there.
+    """
     return _measure(catalogue, feed.contract.columns, f"{feed.source}.{feed.dataset}", [])
 
 
@@ -63,8 +63,9 @@ def _measure(
     connection: duckdb.DuckDBPyConnection, columns: tuple[Column, ...], source: str, parameters: list[str]
 ) -> Measure:
     names = ", ".join(f'"{column.name}"' for column in columns)
-    rows, distance, hashed = connection.execute(
-        f"SELECT count(*), coalesce(sum(distance), 0), coalesce(sum(CAST(hash({names}) AS HUGEINT)), 0) FROM {source}",
-        parameters,
-    ).fetchall()[0]
+    sql = f"""SELECT count(*), coalesce(sum(distance), 0), coalesce(sum(CAST(hash({names}) AS HUGEINT)), 0) FROM {source}"""
+    try:
+        rows, distance, hashed = connection.execute(sql, parameters).fetchall()[0]
+    except duckdb.IOException as error:
+        raise StoreFailure(str(error).strip(), next_step="see that the files named here are there.") from error
     return Measure(int(rows), int(distance), f"{int(hashed) % 2**64:016x}")

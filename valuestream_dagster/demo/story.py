@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 
 from valuestream_dagster.cli.applying import FeedApplied, Progress, apply_one
@@ -21,9 +21,7 @@ from valuestream_dagster.demo.producer import (
     LACKING_ROWS,
     LAST_DAY,
     RESENT_DAY,
-    STRUCK_OFF_AFTER_DAYS,
     Parcel,
-    Part,
     aircraft_parcels,
     flights_of,
     hand_over,
@@ -77,7 +75,7 @@ class Step:
         feed: the feed that it concerns.
         parcels: what is handed over.
         told: the word for what became of it, and a phrase, from the facts.
-        part: all of the parcels, or a half of them.
+        payload: whether the files come with the manifests.
         settled: the parcels that have a receipt once the step is over, where those are not all.
     """
 
@@ -85,7 +83,7 @@ class Step:
     feed: str
     parcels: tuple[Parcel, ...]
     told: Telling
-    part: Part = Part.ALL
+    payload: bool = True
     settled: tuple[Parcel, ...] = ()
 
     @property
@@ -95,8 +93,8 @@ class Step:
 
     def is_done(self, receipts: Iterable[Receipt]) -> bool:
         """Whether the ledger has what this step leads to; a half-way delivery is over once it was seen to wait."""
-        calm = self.part is Part.MANIFEST
-        known = {one.manifest for one in receipts if one.feed == self.feed and (calm or one.verdict is not Verdict.WAITING)}
+        mine = [one for one in receipts if one.feed == self.feed]
+        known = {one.manifest for one in mine if one.verdict is not Verdict.WAITING or not self.payload}
         return known.issuperset(self.manifests)
 
 
@@ -104,11 +102,8 @@ class Step:
 
 
 def _caught_up(outcome: Outcome) -> tuple[str, str]:
-    return outcome.verdict, f"{outcome.accepted} deliveries in order{_in_runs(outcome.runs)}"
-
-
-def _in_runs(runs: int) -> str:
-    return {0: "", 1: ", in one Dagster run"}.get(runs, f", in {runs} Dagster runs")
+    runs = f", in {_count(outcome.runs, 'Dagster run')}" if outcome.runs else ""
+    return outcome.verdict, f"{outcome.accepted} deliveries in order{runs}"
 
 
 def _waits(outcome: Outcome) -> tuple[str, str]:
@@ -121,7 +116,7 @@ def _applied(outcome: Outcome) -> tuple[str, str]:
 
 
 def _known(outcome: Outcome) -> tuple[str, str]:
-    return outcome.verdict, f"these bytes are here already: {_revisions(outcome)}, nothing changed"
+    return outcome.verdict, f"these bytes are known: nothing changes, still {_count(len(outcome.rows()), 'revision')}"
 
 
 def _corrected(outcome: Outcome) -> tuple[str, str]:
@@ -144,15 +139,15 @@ def _settled(outcome: Outcome) -> tuple[str, str]:
 
 
 def _blocked(outcome: Outcome) -> tuple[str, str]:
-    if outcome.status.reason is None:
-        return outcome.verdict, f"up to {outcome.status.position}"
-    missing = ", ".join(outcome.status.missing)
-    return outcome.status.status, f"{outcome.status.reason}: {missing}; {outcome.accepted} applied, {outcome.waiting} wait"
+    status = outcome.status
+    if status.reason is None:
+        return outcome.verdict, f"{outcome.accepted} deliveries, up to {status.position}"
+    missing = ", ".join(status.missing)
+    return status.status, f"{status.reason}: {missing}; {outcome.accepted} applied, {outcome.waiting} wait"
 
 
-def _revisions(outcome: Outcome) -> str:
-    count = len(outcome.rows())
-    return "one revision" if count == 1 else f"{count} revisions"
+def _count(number: int, noun: str) -> str:
+    return f"one {noun}" if number == 1 else f"{number} {noun}s"
 
 
 # --- the steps -------------------------------------------------------------------------------------------------------
@@ -166,19 +161,20 @@ def _days(first: date, last: date) -> tuple[Parcel, ...]:
 
 def _later_days() -> tuple[Step, Step]:
     """The days after the late file, handed over without one of them; then that one."""
-    later = _days(date(2013, 2, 16), LAST_DAY)
+    later = _days(LATE_FILE_DAY + timedelta(days=1), LAST_DAY)
     missing = flights_of(MISSING_DAY)
     place = later.index(missing)
-    without = (*later[:place], *later[place + 1 :])
+    before, after = later[:place], later[place + 1 :]
+    given = (*before, *after)
     return (
-        Step(f"the next {len(without)} days, all but {MISSING_DAY}", FLIGHTS, without, _blocked, settled=later[:place]),
-        Step(f"{MISSING_DAY} arrives, and all that waits follows", FLIGHTS, (missing,), _caught_up, settled=later[place:]),
+        Step(f"the next {len(given)} days, all but {MISSING_DAY}", FLIGHTS, given, _blocked, settled=before),
+        Step(f"{MISSING_DAY}, for which the others wait", FLIGHTS, (missing,), _caught_up, settled=(missing, *after)),
     )
 
 
 def steps() -> tuple[Step, ...]:
     """The story, in order."""
-    first = _days(DAYS[0], date(2013, 2, 14))
+    first = _days(DAYS[0], LATE_FILE_DAY - timedelta(days=1))
     late = (flights_of(LATE_FILE_DAY),)
     corrected = (flights_of(CORRECTED_DAY, folder="right", revision=2),)
     settling = (flights_of(CONFLICT_DAY, folder="right", revision=2),)
@@ -186,9 +182,9 @@ def steps() -> tuple[Step, ...]:
         (flights_of(day, folder="again", prefix=AGAIN),) for day in (RESENT_DAY, CORRECTED_DAY, CONFLICT_DAY)
     )
     return (
-        Step(f"{len(first)} days at once, {DAYS[0]} to 2013-02-14", FLIGHTS, first, _caught_up),
-        Step(f"the manifest of {LATE_FILE_DAY}, its file not yet", FLIGHTS, late, _waits, part=Part.MANIFEST),
-        Step("that file", FLIGHTS, late, _applied, part=Part.PAYLOAD),
+        Step(f"the first {len(first)} days at once", FLIGHTS, first, _caught_up),
+        Step(f"the manifest of {LATE_FILE_DAY}, its file not yet", FLIGHTS, late, _waits, payload=False),
+        Step("that file", FLIGHTS, late, _applied),
         Step(f"{RESENT_DAY} once more, under other names", FLIGHTS, resent, _known),
         Step(f"{CORRECTED_DAY} r2: r1 lacked {LACKING_ROWS} flights", FLIGHTS, corrected, _corrected),
         Step(f"{CORRECTED_DAY} r1 after its correction", FLIGHTS, old, _late),
@@ -209,7 +205,9 @@ class Line:
     words: str
 
 
-def tell(opened: Deployment, todo: Iterable[tuple[int, Step]], outbox: Path, progress: Progress | None) -> Iterator[Line]:
+def tell(
+    opened: Deployment, todo: Iterable[tuple[int, Step]], outbox: Path, progress: Progress | None
+) -> Iterator[Line]:
     """Carry out steps one after the other; each is told when it is over.
 
     Args:
@@ -223,7 +221,7 @@ def tell(opened: Deployment, todo: Iterable[tuple[int, Step]], outbox: Path, pro
     """
     for number, step in todo:
         feed = opened.feed(step.feed)
-        hand_over(step.parcels, outbox, landing_folder(feed), part=step.part)
+        hand_over(step.parcels, outbox, landing_folder(feed), payload=step.payload)
         verdict, words = step.told(_outcome(opened, step, apply_one(opened, feed, None, progress)))
         yield Line(number, step.did, verdict, words)
 
@@ -232,11 +230,13 @@ def _outcome(opened: Deployment, step: Step, done: FeedApplied) -> Outcome:
     if done.error is not None:
         raise done.error
     last = {one.manifest: one for one in opened.receipts(done.feed.name, RECEIPTS_SHOWN)}
-    receipts = tuple(last[name] for name in step.manifests if name in last)
-    if len(receipts) < len(step.manifests) or done.standing is None:
-        lacking = [name for name in step.manifests if name not in last]
-        why = done.failures[0] if done.failures else f"{lacking[0]} was neither applied nor refused"
-        raise NotApplied(f"{done.feed.name}: {why}", next_step="see `valuestream status` for the deployment, then run the demo again.")
+    lacking = [name for name in step.manifests if name not in last]
+    if lacking or done.standing is None:
+        why = [*done.failures, *(f"{name} was neither applied nor refused" for name in lacking)]
+        raise NotApplied(
+            f"{done.feed.name}: {why[0]}", next_step="mend that, then run the demo again; it goes on from there."
+        )
+    receipts = tuple(last[name] for name in step.manifests)
     return Outcome(opened, done.feed, receipts, done.standing.status, len(done.runs), len(done.open_ends))
 
 
@@ -247,5 +247,6 @@ def landing_folder(feed: Feed) -> Path:
         WrongUse: the feed's landing place is no folder.
     """
     if "://" in str(feed.landing):
-        raise WrongUse(f"{feed.name} lands at {feed.landing}; the demo hands over to a folder.", next_step=f"correct {feed.file}.")
+        message = f"{feed.name} lands at {feed.landing}, and the demo hands over to a folder."
+        raise WrongUse(message, next_step=f"correct `landing` in {feed.file}.")
     return Path(feed.landing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,12 +19,28 @@ def prepare_home(opened: Deployment) -> Path:
     """Make the home and lay the deployment's ``dagster.yaml`` into it; returns its absolute path."""
     home = opened.settings.dagster_home
     home.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(home / ".valuestream.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _lay_configuration(opened, home)
+        if not os.fstat(descriptor).st_size:
+            # Dagster makes its tables when a home is opened first, and two processes that do so at once both fail.
+            with dg.DagsterInstance.from_config(str(home)) as instance:
+                instance.get_runs_count()
+            os.pwrite(descriptor, b"ready\n", 0)
+    finally:
+        os.close(descriptor)
+    return home
+
+
+def _lay_configuration(opened: Deployment, home: Path) -> None:
     declared = opened.path / "dagster.yaml"
     target = home / "dagster.yaml"
     wanted = declared.read_text("utf-8") if declared.is_file() else "telemetry: {enabled: false}\nnux: {enabled: false}\n"
     if not target.is_file() or target.read_text("utf-8") != wanted:
-        target.write_text(wanted, "utf-8")
-    return home
+        temporary = target.with_name(f"dagster.yaml.{os.getpid()}")
+        temporary.write_text(wanted, "utf-8")
+        temporary.replace(target)  # other processes may be reading it
 
 
 @contextmanager

@@ -1,4 +1,8 @@
-"""The run lock: one run per feed at a time, for as long as its process lives. The second fails at once and names the first (L12)."""
+"""The run lock: one run per feed at a time, for as long as its process lives. The second fails at once and names the first (L12).
+
+Whoever only asks takes the lock shared, for an instant, and so never stands in a run's way: a run that finds the lock taken
+shared knows that no run holds it, and tries again.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,16 @@ import fcntl
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 from valuestream_dagster.errors import FeedBusy
+
+# A shared lock is held for microseconds; a run gives way to none for long.
+_ATTEMPTS, _PAUSE_SECONDS = 100, 0.005
 
 
 def holder_name() -> str:
@@ -31,16 +39,17 @@ def run_lock(folder: Path, feed: str, *, since: datetime) -> Iterator[None]:
     Raises:
         FeedBusy: another process holds it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / f"{feed.replace('/', '__')}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = _open(folder, feed)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FeedBusy(
-                f"{feed} is being run by {_holder(descriptor)}.",
-                next_step="wait for it to end, or end that process, then run it again.",
-            ) from None
+        for _ in range(_ATTEMPTS):
+            if _take(descriptor, fcntl.LOCK_EX):
+                break
+            if not _take(descriptor, fcntl.LOCK_SH):
+                raise _busy(descriptor, feed)
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            raise _busy(descriptor, feed)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps({"holder": holder_name(), "since": since.isoformat()}).encode(), 0)
         yield
@@ -50,11 +59,31 @@ def run_lock(folder: Path, feed: str, *, since: datetime) -> Iterator[None]:
 
 def is_busy(folder: Path, feed: str) -> bool:
     """Whether some process holds the feed's run lock now."""
+    descriptor = _open(folder, feed)
     try:
-        with run_lock(folder, feed, since=datetime.min):
-            return False
-    except FeedBusy:
-        return True
+        return not _take(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def _open(folder: Path, feed: str) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    return os.open(folder / f"{feed.replace('/', '__')}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _take(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _busy(descriptor: int, feed: str) -> FeedBusy:
+    return FeedBusy(
+        f"{feed} is being run by {_holder(descriptor)}.",
+        next_step="wait for it to end, or end that process, then run it again.",
+    )
 
 
 def _holder(descriptor: int) -> str:

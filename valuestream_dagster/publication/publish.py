@@ -76,8 +76,6 @@ from valuestream_dagster.stores.local import LocalStore
 
 # Decisions after which a run may be green.
 _CALM = (Accept, Duplicate, Superseded, Covered)
-# What a run knows of a key that the ledger does not: it came to nothing in this very run.
-_LOCAL_STATES: dict[type[Observation], SliceState] = {Invalid: SliceState.REJECTED, Incomplete: SliceState.WAITING}
 FORMAT_VERSION = 1
 BATCH_KEYS = 64
 
@@ -228,7 +226,9 @@ class Publisher:
                 self.publish_catalogue(session)
 
     def _is_shown(self, session: LedgerSession) -> bool:
-        return catalogue_state(self.settings.catalog) == (session.read.generation(), self.settings.store)
+        """Whether the catalogue shows all that the ledger has to show."""
+        generation = session.read.generation()
+        return generation == 0 or catalogue_state(self.settings.catalog) == (generation, self.settings.store)
 
     def _look(self, keys: Sequence[str]) -> Look:
         """What is new for the keys; where nothing is, what was received for them before and not found good."""
@@ -439,10 +439,8 @@ class FeedRun:
             identity, epoch = one.observation.identity, self._facts.epoch_ahead
             opens = Epoch((epoch.number if epoch else 0) + 1, identity.key) if self._opens_epoch(identity, epoch) else None
             self._facts.assume(identity, one.observation.digest, self._feed.computation_hash, opens)
-        elif not isinstance(one.provisional, Blocked):
-            state = SliceState.FAILED if one.failure is not None else _LOCAL_STATES.get(type(one.observation))
-            if state is not None:
-                self._facts.local.setdefault(one.arrival.manifest.key.text, state)
+        elif (state := _local_state(one)) is not None:
+            self._facts.local.setdefault(one.arrival.manifest.key.text, state)
 
     def _take_in(self, arrival: Arrival) -> PreparedArrival:
         """Seal and check one arrival, and write its file if it looks as if it will be applied (M5, M6)."""
@@ -875,6 +873,17 @@ def _resolved(arrival: Arrival) -> Resolved:
     if not isinstance(arrival.completeness, Resolved):
         raise Broken(f"{arrival.manifest.name} was sealed without being complete")
     return arrival.completeness
+
+
+def _local_state(one: PreparedArrival) -> SliceState | None:
+    """What a run knows of a key that the ledger does not: that it came to nothing in this very run."""
+    if one.failure is not None:
+        return SliceState.FAILED
+    if isinstance(one.provisional, Blocked):
+        return SliceState.BLOCKED
+    if isinstance(one.observation, Incomplete):
+        return SliceState.WAITING
+    return SliceState.REJECTED if isinstance(one.observation, Invalid) else None
 
 
 def _durable(one: PreparedArrival) -> PreparedArrival:

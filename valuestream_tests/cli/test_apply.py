@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from valuestream_dagster.publication.publish import FeedRun
 from valuestream_tests.cli.shop import FEED, Shop, shop_in
 
 OTHER = FEED.replace("orders", "parcels").replace("landing/acme/orders", "landing/acme/parcels")
@@ -150,3 +153,21 @@ def test_one_key_alone_may_be_asked_for(shop: Shop) -> None:
     shop.deliver("2026-09-02")
     applied = shop.json("apply", "acme/orders", "--key", "2026-09-01")
     assert [one["key"] for one in applied["applied"]] == ["2026-09-01"]
+
+
+def test_ctrl_c_in_the_middle_keeps_what_is_done_and_stops_before_the_next_feed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = shop_in(tmp_path, {"a.yaml": FEED, "b.yaml": OTHER})
+    shop.deliver("2026-09-01")
+
+    def interrupt(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(FeedRun, "prepare", interrupt)
+    result = shop.run("apply")
+    assert result.exit_code == 130, result.output
+    assert "acme/orders: interrupted" in result.stdout
+    assert "acme/parcels" not in result.stdout
+    monkeypatch.undo()
+    assert shop.json("apply")["applied"]

@@ -46,7 +46,10 @@ REFUSED = [
 ACCEPTED = [
     *(("INTEGER", text, int(text)) for text in ("-5", "0", "100", "1000000", "2147483647", "-2147483648")),
     ("UBIGINT", "18446744073709551615", 18446744073709551615),
-    *(("DECIMAL(18,2)", text, Decimal(text)) for text in ("4.1", "4.10", "4.100", "0.5", ".5", "-.5", "5", "-0.00", "-5")),
+    *(
+        ("DECIMAL(18,2)", text, Decimal(text))
+        for text in ("4.1", "4.10", "4.100", "0.5", ".5", "-.5", "5", "-0.00", "-5")
+    ),
     ("DECIMAL(18,2)", "9999999999999999.99", Decimal("9999999999999999.99")),
     ("DECIMAL(38,10)", "1234567890123456789012345678.0123456789", Decimal("1234567890123456789012345678.0123456789")),
     ("DECIMAL(5,0)", "12.000", Decimal(12)),
@@ -135,9 +138,7 @@ def test_quotes_make_no_difference_to_what_fits(tmp_path: Path, canonical: str, 
 @pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize(("canonical", "text", "value"), ACCEPTED)
 @pytest.mark.parametrize("mark", ["", '"'])
-def test_a_value_that_fits_is_read_exactly(
-    tmp_path: Path, canonical: str, text: str, value: object, mark: str
-) -> None:
+def test_a_value_that_fits_is_read_exactly(tmp_path: Path, canonical: str, text: str, value: object, mark: str) -> None:
     assert values(tmp_path, f"c0\n{mark}{text}{mark}\n".encode(), contract(canonical)) == [(value,)]
 
 
@@ -154,9 +155,7 @@ def test_a_value_that_fits_is_read_exactly(
         ("UUID", "00000000-0000-0000-0000-00000000000A", "00000000-0000-0000-0000-00000000000a"),
     ],
 )
-def test_times_dates_and_identifiers_keep_their_meaning(
-    tmp_path: Path, canonical: str, text: str, shown: str
-) -> None:
+def test_times_dates_and_identifiers_keep_their_meaning(tmp_path: Path, canonical: str, text: str, shown: str) -> None:
     path = tmp_path / "sealed"
     path.write_text(f"c0\n{text}\n")
     with open_rows([PayloadFile(path, "a.csv")], contract(canonical), scratch=tmp_path) as rows:
@@ -213,7 +212,9 @@ def test_what_the_proof_accepts_duckdb_reads_as_the_same_cells(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(payload, "PROOF_FROM_BYTES", 0)
         if ending == "\n" or not any("\n" in text for text, _ in rows):
-            assert values(folder, content, contract("VARCHAR", "INTEGER")) == [(text, number) for _, text, number in quoted]
+            assert values(folder, content, contract("VARCHAR", "INTEGER")) == [
+                (text, number) for _, text, number in quoted
+            ]
 
 
 def test_the_proof_cuts_large_files_into_blocks_at_row_ends_only(
@@ -297,7 +298,9 @@ def test_without_a_header_columns_are_taken_in_declared_order(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("both_ways")
-@pytest.mark.parametrize("content", [b"\xef\xbb\xbfc0,c1\r\n1,a\r\n2,b", b'"c0","c1"\n1,a\n\n2,b\n', b"c0,c1\n1,a\n2,b\n\n"])
+@pytest.mark.parametrize(
+    "content", [b"\xef\xbb\xbfc0,c1\r\n1,a\r\n2,b", b'"c0","c1"\n1,a\n\n2,b\n', b"c0,c1\n1,a\n2,b\n\n"]
+)
 def test_marks_line_ends_and_blank_lines_change_nothing(tmp_path: Path, content: bytes) -> None:
     assert values(tmp_path, content, contract("INTEGER", "VARCHAR")) == [(1, "a"), (2, "b")]
 
@@ -345,7 +348,9 @@ def test_gzip_of_several_members_is_unpacked_and_its_copy_removed(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["sealed-0"]
 
 
-@pytest.mark.parametrize("damage", [lambda packed: packed[:-6], lambda packed: b"no gzip", lambda packed: packed + b"x"])
+@pytest.mark.parametrize(
+    "damage", [lambda packed: packed[:-6], lambda packed: b"no gzip", lambda packed: packed + b"x"]
+)
 def test_damaged_gzip_is_refused(tmp_path: Path, damage: object) -> None:
     packed = damage(gzip.compress(b"c0\n1\n" * 1000))  # type: ignore[operator]
     found = faults(tmp_path, packed, contract("INTEGER"), "part-{}.csv.gz")
@@ -389,8 +394,8 @@ def test_every_row_carries_its_delivery_and_deletes_are_marked(tmp_path: Path) -
 
 
 def test_names_and_texts_with_quotes_stay_text(tmp_path: Path) -> None:
-    wanted = RowContract((Column('a "b" \'c\'', "VARCHAR"),))
-    content = "\"a \"\"b\"\" 'c'\"\n'; DROP TABLE x; --\n".encode()
+    wanted = RowContract((Column("a \"b\" 'c'", "VARCHAR"),))
+    content = '"a ""b"" \'c\'"\n\'; DROP TABLE x; --\n'.encode()
     found = read(tmp_path, [content], wanted, "it's-{}.csv")
     assert found == [("'; DROP TABLE x; --", "2026-09-01", "delta", 7, "U", "it's-0.csv")]
 

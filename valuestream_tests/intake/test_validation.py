@@ -14,7 +14,12 @@ from valuestream_dagster.core.rows import Column, DeclaredControls, MeasuredRows
 from valuestream_dagster.intake.payload import PayloadFile
 from valuestream_dagster.intake.validation import validate
 
-COLUMNS = (Column("id", "INTEGER"), Column("line", "INTEGER"), Column("amount", "DECIMAL(18,2)"), Column("rate", "DOUBLE"))
+COLUMNS = (
+    Column("id", "INTEGER"),
+    Column("line", "INTEGER"),
+    Column("amount", "DECIMAL(18,2)"),
+    Column("rate", "DOUBLE"),
+)
 ROWS = "(1, 1, 0.10, 0.5, 'a.csv'), (1, 2, 0.20, 0.5, 'a.csv'), (2, 1, 0.70, 0.5, 'b.csv')"
 FILES = (PayloadFile(Path("a"), "a.csv", 2), PayloadFile(Path("b"), "b.csv", 1), PayloadFile(Path("c"), "c.csv", None))
 

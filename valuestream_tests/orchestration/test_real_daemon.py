@@ -97,7 +97,7 @@ def test_a_hand_launched_key_without_its_predecessor_is_refused(server: Server, 
     run = server.wait_run(run_id)
     assert run.status is dg.DagsterRunStatus.FAILURE
     failure = server.failure(run)
-    assert failure["reason"] == "sequence_gap"
+    assert failure["reason"] == "sequence_gap", failure
     assert "2" in failure["detail"]
     assert failure["next_step"]
     assert failure["refused_keys"] == "3"

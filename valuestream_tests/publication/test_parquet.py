@@ -53,7 +53,14 @@ def staged_in(
     work = folder / "work"
     work.mkdir(exist_ok=True)
     return stage(
-        files, CONTRACT, stamp=STAMP, controls=controls, provenance=PROVENANCE, directory=work, scratch=work, threads=threads
+        files,
+        CONTRACT,
+        stamp=STAMP,
+        controls=controls,
+        provenance=PROVENANCE,
+        directory=work,
+        scratch=work,
+        threads=threads,
     )
 
 

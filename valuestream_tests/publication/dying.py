@@ -1,0 +1,131 @@
+"""A process that applies a feed and dies, as by a power cut, at a named step: for tests of what is left of it.
+
+The steps are announced by parts put around the publisher's own (ledger, catalogue), and by the functions that it calls.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, cast
+
+from valuestream_dagster.ledger.duck import DuckLedger, LedgerSession
+from valuestream_dagster.publication import catalogue, publish
+from valuestream_dagster.publication.publish import Publisher
+from valuestream_tests.world import World, apply
+
+DIED = 9
+_server = get_context("forkserver")
+_server.set_forkserver_preload(["valuestream_tests.publication.dying"])
+
+
+class _Countdown:
+    """Ends the process at the n-th announcement of a step (of any step, where it is ``*``)."""
+
+    step = "never"
+    left = 0
+
+    def __call__(self, step: str) -> None:
+        if self.step in {step, "*"}:
+            self.left -= 1
+            if self.left == 0:
+                os._exit(DIED)
+
+
+_die = _Countdown()
+
+
+class _Announcing:
+    """A writer that says what it has written."""
+
+    def __init__(self, writer: object) -> None:
+        self._writer = writer
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def write(*args: Any, **others: Any) -> None:
+            getattr(self._writer, name)(*args, **others)
+            _die(f"write {name}")
+
+        return write
+
+
+class _DyingSession(LedgerSession):
+    def __init__(self, session: LedgerSession) -> None:
+        super().__init__(session.connection)
+        self.write = cast("Any", _Announcing(self.write))
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with super().transaction():
+            yield
+            _die("before commit")
+        _die("committed")
+
+
+class _DyingLedger(DuckLedger):
+    @contextmanager
+    def session(self) -> Iterator[LedgerSession]:
+        with super().session() as session:
+            yield _DyingSession(session)
+
+
+class _DyingPublisher(Publisher):
+    def publish_catalogue(self, session: LedgerSession) -> int:
+        _die("before catalogue")
+        generation = super().publish_catalogue(session)
+        _die("after catalogue")
+        return generation
+
+
+def _dying(publisher: Publisher) -> Publisher:
+    parts = {part.name: getattr(publisher, part.name) for part in fields(publisher)}
+    return _DyingPublisher(**{**parts, "ledger": _DyingLedger(publisher.ledger.path, now=publisher.now)})
+
+
+def _announced(function: Callable[..., Any], step: str) -> Callable[..., Any]:
+    def call(*args: Any, **others: Any) -> Any:
+        answer = function(*args, **others)
+        _die(step)
+        return answer
+
+    return call
+
+
+def _apply_and_die(world: World, step: str, count: int) -> None:
+    """In the child."""
+    _die.step, _die.left = step, count
+    for module, name, announced in (
+        (publish, "seal", "sealed"),
+        (publish, "stage", "staged"),
+        (publish, "publish_file", "linked"),
+        (publish, "read_back", "read back"),
+        (catalogue, "_build", "catalogue built"),
+    ):
+        setattr(module, name, _announced(getattr(module, name), announced))
+    apply(world.opened, around=_dying)
+
+
+def applying(world: World) -> BaseProcess:
+    """A process that has begun to apply, to be killed."""
+    process = _server.Process(target=_apply_and_die, args=(world, "never", 0))
+    process.start()
+    return process
+
+
+def die_at(world: World, step: str, count: int = 1) -> bool:
+    """Apply in another process that dies at the n-th time it has come to a step; whether it came so far."""
+    process = _server.Process(target=_apply_and_die, args=(world, step, count))
+    process.start()
+    process.join()
+    assert process.exitcode in {0, DIED}, process.exitcode
+    return process.exitcode == DIED
+
+
+def feed_lock(root: Path) -> Path:
+    """The lock file of ``acme/orders``."""
+    return root / "state/locks/acme__orders.lock"

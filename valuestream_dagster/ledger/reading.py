@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 
 from valuestream_dagster.core.continuity import Epoch, SliceState
 from valuestream_dagster.core.decision import Applied, Bound, KeyHistory, Verdict
@@ -88,19 +87,18 @@ class LedgerReader:
         """
         if not listing:
             return frozenset(), frozenset()
-        listed = pa.table({"path": [path for path, _ in listing], "stamp": [stamp for _, stamp in listing]})
-        self._connection.register("listed", listed)
-        try:
-            rows = self._rows(
-                """WITH seen AS (
-                     SELECT path, arg_max(stamp, rowid) AS stamp, arg_max(manifest, rowid) AS manifest
-                     FROM objects_seen WHERE feed = $feed GROUP BY path)
-                   SELECT listed.path, seen.manifest FROM listed LEFT JOIN seen USING (path)
-                   WHERE seen.stamp IS DISTINCT FROM listed.stamp""",
-                feed=feed,
-            )
-        finally:
-            self._connection.unregister("listed")
+        # Two lists unnested side by side: registering an Arrow table would make DuckDB import pandas (a second).
+        rows = self._rows(
+            """WITH listed AS (SELECT unnest($paths) AS path, unnest($stamps) AS stamp),
+                    seen AS (
+                 SELECT path, arg_max(stamp, rowid) AS stamp, arg_max(manifest, rowid) AS manifest
+                 FROM objects_seen WHERE feed = $feed GROUP BY path)
+               SELECT listed.path, seen.manifest FROM listed LEFT JOIN seen USING (path)
+               WHERE seen.stamp IS DISTINCT FROM listed.stamp""",
+            feed=feed,
+            paths=[path for path, _ in listing],
+            stamps=[stamp for _, stamp in listing],
+        )
         return frozenset(row[0] for row in rows), frozenset(row[1] for row in rows if row[1] is not None)
 
     def manifests_of(self, feed: str, keys: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -68,7 +68,7 @@ def _publish(
     context: dg.AssetExecutionContext, io_manager: ValueStreamIOManager, publisher: Publisher, keys: Sequence[SequenceKey]
 ) -> Iterator[Any]:
     feed = publisher.feed
-    with publisher.open_run(keys, dagster_run_id=context.run_id) as run:
+    with publisher.open_run(keys, dagster_run_id=context.run.run_id) as run:
         if len(keys) == 1:
             release = Release(run, publisher, run.prepare(keys[0]))
             yield from _release_one(release)

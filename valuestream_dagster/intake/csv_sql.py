@@ -27,6 +27,7 @@ def literal(text: str) -> str:
 
 
 def read_csv(source: CsvSource, dialect: CsvFormat, types: Sequence[str], more: str = "") -> str:
+    """The table expression that reads a file as these types, one per column in the file's order."""
     columns = ", ".join(f"'c{place}': {literal(canonical)}" for place, canonical in enumerate(types))
     nulls = ", ".join(literal(null) for null in dialect.null or (_NEVER,))
     return (

@@ -15,6 +15,7 @@ from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.rows import Receipt
 from valuestream_dagster.orchestration.assets import build_asset
 from valuestream_dagster.orchestration.component import shared_resources
+from valuestream_dagster.orchestration.event_log import kept_open
 from valuestream_dagster.orchestration.home import instance_of
 from valuestream_dagster.orchestration.io_manager import on_progress
 from valuestream_dagster.orchestration.names import FEED_TAG, asset_key, partitions_name
@@ -64,7 +65,7 @@ def apply_feed(
         return applied
     if feed.paused:
         raise NotApplied(f"{feed.name} is paused.", next_step=f"remove `paused` from {feed.file}, then apply again.")
-    with instance_of(opened) as instance:
+    with instance_of(opened) as instance, kept_open():
         applied.repaired = report_missing(instance, publisher)
         _report(instance, feed, noted.rejected)
         job = _job(opened, feed)
@@ -116,7 +117,6 @@ def _run(
     failures: list[str],
 ) -> tuple[str, bool]:
     """One Dagster run over a range; its log goes to the instance, not to this terminal."""
-    logging.getLogger("dagster").setLevel(logging.CRITICAL)
     result = job.execute_in_process(
         instance=instance,
         raise_on_error=False,

@@ -12,6 +12,7 @@ from valuestream_dagster.core.sequence import SequenceKey
 from valuestream_dagster.errors import NotApplied, ValueStreamError
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.orchestration.checks import check_results, check_specs
+from valuestream_dagster.orchestration.event_log import make_durable
 from valuestream_dagster.orchestration.io_manager import Release, ValueStreamIOManager
 from valuestream_dagster.orchestration.names import BYTES_ONLY, IO_MANAGER, asset_key, identifier, partitions_of
 from valuestream_dagster.publication.publish import FeedRun, KeyOutcome, Publisher
@@ -73,6 +74,7 @@ def _publish(
             release = Release(run, publisher, run.prepare(keys[0]))
             yield from _release_one(release)
             outcomes = [release.outcome] if release.outcome else []
+            make_durable(context.instance, context.run_id)
             publisher.mark_reported([o.publication for o in outcomes if o.publication is not None and o.changed])
         else:
             outcomes = list(io_manager.publish_range(context, publisher, run, keys))

@@ -23,6 +23,7 @@ from valuestream_dagster.deployment import Deployment, attach_catalogue, open_de
 from valuestream_dagster.errors import WrongUse
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.rows import Publication
+from valuestream_dagster.orchestration.event_log import make_durable
 from valuestream_dagster.orchestration.names import BYTES_ONLY, asset_key
 from valuestream_dagster.publication.publish import FeedRun, KeyOutcome, PreparedKey, Publisher
 
@@ -112,6 +113,7 @@ class ValueStreamIOManager(dg.ConfigurableIOManager):
                 if outcome.publication is not None:
                     context.log_event(materialization(publisher.feed, outcome.publication))
                 yield outcome
+            make_durable(context.instance, context.run_id)
             publisher.mark_reported([o.publication for o in visible if o.publication is not None and o.changed])
 
     def load_input(self, context: dg.InputContext) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dagster as dg
 
 from valuestream_dagster.ledger.rows import Publication
+from valuestream_dagster.orchestration.event_log import make_durable
 from valuestream_dagster.orchestration.io_manager import materialization
 from valuestream_dagster.orchestration.names import asset_key
 from valuestream_dagster.publication.publish import Publisher
@@ -23,6 +24,7 @@ def missing_materializations(instance: dg.DagsterInstance, publisher: Publisher)
         return []
     known = _known_versions(instance, publisher, unreported)
     told = [one for one in unreported if one.data_version in known.get(one.key.text, set())]
+    make_durable(instance)
     publisher.mark_reported(told)
     lacking = [one for one in unreported if one not in told]
     newest = {one.key.text: one for one in lacking}

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from tempfile import gettempdir
 from uuid import uuid4
 
 import duckdb
@@ -202,9 +203,10 @@ def _connection(threads: int, scratch: Path) -> Iterator[duckdb.DuckDBPyConnecti
 
 
 @lru_cache(maxsize=1)
-def _kept_connection(process: int) -> duckdb.DuckDBPyConnection:
-    """The process's own; a forked child gets another."""
-    con = duckdb.connect(":memory:", config={"threads": 1, "autoinstall_known_extensions": False})
+def _kept_connection(_process: int) -> duckdb.DuckDBPyConnection:
+    """The process's own; a forked child, with another id, gets another."""
+    config: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "temp_directory": gettempdir()}
+    con = duckdb.connect(":memory:", config={**config, "autoinstall_known_extensions": False})
     con.execute("SET GLOBAL TimeZone = 'UTC'")
     return con
 

@@ -1,1 +1,1 @@
-"""Tests of what is published and how it is told."""
+"""Tests of the demo, as its user runs it."""

@@ -22,6 +22,7 @@ COLUMNS = (
 )
 ROWS = "(1, 1, 0.10, 0.5, 'a.csv'), (1, 2, 0.20, 0.5, 'a.csv'), (2, 1, 0.70, 0.5, 'b.csv')"
 FILES = (PayloadFile(Path("a"), "a.csv", 2), PayloadFile(Path("b"), "b.csv", 1), PayloadFile(Path("c"), "c.csv", None))
+NOTHING_DECLARED = DeclaredControls()
 
 
 def check(
@@ -30,7 +31,7 @@ def check(
     files: Sequence[PayloadFile] = FILES,
     key: tuple[str, ...] = (),
     totals: tuple[str, ...] = (),
-    controls: DeclaredControls = DeclaredControls(),
+    controls: DeclaredControls = NOTHING_DECLARED,
 ) -> tuple[MeasuredRows, tuple[Finding, ...]]:
     with duckdb.connect() as con:
         con.execute("CREATE TABLE given (id INTEGER, line INTEGER, amount DECIMAL(18,2), rate DOUBLE, _file VARCHAR)")

@@ -38,6 +38,7 @@ CONTRACT = RowContract(
 )
 STAMP = RowStamp("2026-09-01", "delta", 7)
 PROVENANCE = {"valuestream.source": "Zürich ✓ it's", "valuestream.revision": "1"}
+NOTHING_DECLARED = DeclaredControls()
 GOOD = b"id,amount,op\n1,0.10,U\n2,0.20,D\n"
 
 
@@ -48,7 +49,7 @@ def payload_file(folder: Path, content: bytes = GOOD, name: str = "part-0.csv", 
 
 
 def staged_in(
-    folder: Path, *files: PayloadFile, controls: DeclaredControls = DeclaredControls(), threads: int | None = None
+    folder: Path, *files: PayloadFile, controls: DeclaredControls = NOTHING_DECLARED, threads: int | None = None
 ) -> StagedFile | RowsRefused:
     work = folder / "work"
     work.mkdir(exist_ok=True)

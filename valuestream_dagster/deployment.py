@@ -1,4 +1,7 @@
-"""One deployment, opened: its feeds, ledger, store and clock together. What ``cli`` and ``orchestration`` call; nothing is decided here."""
+"""One deployment, opened: its feeds, ledger, store and clock together.
+
+What ``cli`` and ``orchestration`` call; nothing is decided here.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from valuestream_dagster.core.continuity import effective_epoch
 from valuestream_dagster.core.decision import Incomplete, Verdict, Wait
 from valuestream_dagster.core.sequence import KeyProblem, SequenceKey
 from valuestream_dagster.errors import FeedBusy, WrongUse
-from valuestream_dagster.feeds.feed import Feed
+from valuestream_dagster.feeds.feed import Feed, shape_json
 from valuestream_dagster.feeds.loading import load_deployment_files
 from valuestream_dagster.feeds.settings import Settings
 from valuestream_dagster.intake.observe import Look, UnusableArrival, look
@@ -257,14 +260,14 @@ class Deployment:
         """Publish the catalogue anew where it is missing, older than the ledger, or of a folder that was moved."""
         with self.ledger.session() as session:
             known = session.read.feed_shapes()
+            changed = [
+                feed
+                for feed in self.feeds.values()
+                if known.get(feed.name) != (feed.computation_hash, shape_json(feed))
+            ]
             with session.transaction():
-                changed = any(
-                    [
-                        record_feed_version(session, feed, self.now())
-                        for feed in self.feeds.values()
-                        if known.get(feed.name, ("",))[0] != feed.computation_hash or feed.name not in known
-                    ]
-                )
+                for feed in changed:
+                    record_feed_version(session, feed, self.now())
             state = catalogue_state(self.settings.catalog)
             if changed or state != (session.read.generation(), self.settings.store):
                 next(iter(self._any_publisher())).publish_catalogue(session)

@@ -186,7 +186,10 @@ class World:
 
 
 def apply(
-    opened: Deployment, name: str = "acme/orders", *, around: Callable[[Publisher], Publisher] = lambda publisher: publisher
+    opened: Deployment,
+    name: str = "acme/orders",
+    *,
+    around: Callable[[Publisher], Publisher] = lambda publisher: publisher,
 ) -> list[KeyOutcome]:
     """Run what is claimable of a feed until nothing is; each key at most once.
 

@@ -6,6 +6,7 @@ Trouble that the story is about is no error; the exit code is 1 only if somethin
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import shutil
 import sys
@@ -37,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--deployment", type=Path, default=HERE, metavar="DIR", help="folder of the demo's deployment")
     parser.add_argument("--keep", action="store_true", help="keep the producer's files in DIR/state/outbox")
     given = parser.parse_args(arguments)
+    # Ctrl-C that strikes while Dagster's event log closes a file is logged there, with its traceback.
+    logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL)
     try:
         return run(given.deployment, keep=given.keep)
     except KeyboardInterrupt:

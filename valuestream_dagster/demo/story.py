@@ -227,6 +227,8 @@ def tell(
 
 
 def _outcome(opened: Deployment, step: Step, done: FeedApplied) -> Outcome:
+    if done.interrupted:
+        raise KeyboardInterrupt
     if done.error is not None:
         raise done.error
     last = {one.manifest: one for one in opened.receipts(done.feed.name, RECEIPTS_SHOWN)}

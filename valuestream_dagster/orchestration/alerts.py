@@ -21,6 +21,7 @@ import dagster as dg
 
 from valuestream_dagster.deployment import Deployment, open_deployment
 from valuestream_dagster.feeds.feed import Feed
+from valuestream_dagster.orchestration.assets import why_failed
 from valuestream_dagster.orchestration.checks import check_specs
 from valuestream_dagster.orchestration.names import asset_key
 
@@ -205,9 +206,8 @@ def _has_failed_check(instance: dg.DagsterInstance, run_id: str) -> bool:
 
 def _why_failed(instance: dg.DagsterInstance, run_id: str) -> str:
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
-        failure = entry.dagster_event.step_failure_data.user_failure_data if entry.dagster_event else None
-        if failure is not None and failure.description:
-            return failure.description
+        if entry.dagster_event is not None:
+            return why_failed(entry.dagster_event)
     return "the run ended without saying why; it was killed or could not start. Its log in the UI tells more."
 
 

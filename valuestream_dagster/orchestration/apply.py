@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -13,7 +12,7 @@ from valuestream_dagster.deployment import Deployment
 from valuestream_dagster.errors import NotApplied
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.rows import Receipt
-from valuestream_dagster.orchestration.assets import build_asset
+from valuestream_dagster.orchestration.assets import build_asset, why_failed
 from valuestream_dagster.orchestration.component import shared_resources
 from valuestream_dagster.orchestration.event_log import kept_open
 from valuestream_dagster.orchestration.home import instance_of
@@ -125,16 +124,5 @@ def _run(
         tags={FEED_TAG: feed.name, **range_tags(keys)},
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
     )
-    failures.extend(_why(event) for event in result.all_events if event.is_step_failure)
+    failures.extend(why_failed(event) for event in result.all_events if event.is_step_failure)
     return result.run_id, result.success
-
-
-def _why(event: dg.DagsterEvent) -> str:
-    """Why a step failed, as a sentence: the refusal's own, else the innermost error without its trace."""
-    failure = event.step_failure_data
-    if failure.user_failure_data is not None and failure.user_failure_data.description:
-        return failure.user_failure_data.description
-    error = failure.error
-    while error is not None and error.cause is not None:
-        error = error.cause
-    return f"internal error: {error.message.strip()}" if error else "internal error"

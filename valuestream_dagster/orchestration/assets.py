@@ -74,7 +74,7 @@ def _publish(
             release = Release(run, publisher, run.prepare(keys[0]))
             yield from _release_one(release)
             outcomes = [release.outcome] if release.outcome else []
-            make_durable(context.instance, context.run_id)
+            make_durable(context.instance, context.run.run_id)
             publisher.mark_reported([o.publication for o in outcomes if o.publication is not None and o.changed])
         else:
             outcomes = list(io_manager.publish_range(context, publisher, run, keys))
@@ -141,6 +141,17 @@ def refusal(
         allow_retries=retry,
         metadata={"reason": code, "detail": detail, "next_step": next_step or "nothing to do", **(more or {})},
     )
+
+
+def why_failed(event: dg.DagsterEvent) -> str:
+    """Why a step failed, as a sentence: the refusal's own, else the innermost error without its trace."""
+    failure = event.step_failure_data
+    if failure.user_failure_data is not None and failure.user_failure_data.description:
+        return failure.user_failure_data.description
+    error = failure.error
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return f"internal error: {error.message.strip()}" if error else "internal error"
 
 
 def _description(feed: Feed) -> str:

@@ -113,7 +113,7 @@ class ValueStreamIOManager(dg.ConfigurableIOManager):
                 if outcome.publication is not None:
                     context.log_event(materialization(publisher.feed, outcome.publication))
                 yield outcome
-            make_durable(context.instance, context.run_id)
+            make_durable(context.instance, context.run.run_id)
             publisher.mark_reported([o.publication for o in visible if o.publication is not None and o.changed])
 
     def load_input(self, context: dg.InputContext) -> Any:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import fields
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any, cast
 
 from valuestream_dagster.ledger.duck import DuckLedger, LedgerSession
@@ -96,6 +95,14 @@ def _announced(function: Callable[..., Any], step: str) -> Callable[..., Any]:
     return call
 
 
+def _settle_and_die(world: World, step: str, count: int) -> None:
+    """In the child: nothing but what opening a run settles."""
+    _die.step, _die.left = step, count
+    opened = world.opened
+    with _dying(opened.publisher(opened.feed("acme/orders"))).open_run(()):
+        pass
+
+
 def _apply_and_die(world: World, step: str, count: int) -> None:
     """In the child."""
     _die.step, _die.left = step, count
@@ -117,15 +124,10 @@ def applying(world: World) -> BaseProcess:
     return process
 
 
-def die_at(world: World, step: str, count: int = 1) -> bool:
-    """Apply in another process that dies at the n-th time it has come to a step; whether it came so far."""
-    process = _server.Process(target=_apply_and_die, args=(world, step, count))
+def die_at(world: World, step: str, count: int = 1, *, settling: bool = False) -> bool:
+    """Apply (or only settle) in a process that dies the n-th time it has come to a step; whether it came so far."""
+    process = _server.Process(target=_settle_and_die if settling else _apply_and_die, args=(world, step, count))
     process.start()
     process.join()
     assert process.exitcode in {0, DIED}, process.exitcode
     return process.exitcode == DIED
-
-
-def feed_lock(root: Path) -> Path:
-    """The lock file of ``acme/orders``."""
-    return root / "state/locks/acme__orders.lock"

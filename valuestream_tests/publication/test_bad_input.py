@@ -57,7 +57,10 @@ BAD = [
     ),
     Bad("a wrong checksum", flipped, "checksum_mismatch", {"file": FILE}),
     Bad(
-        "a wrong count", lambda d: d.with_entry(rows=3), "row_count_mismatch", {"file": FILE, "expected": "3", "found": "2"}
+        "a wrong count",
+        lambda d: d.with_entry(rows=3),
+        "row_count_mismatch",
+        {"file": FILE, "expected": "3", "found": "2"},
     ),
     Bad(
         "a wrong total",
@@ -211,7 +214,9 @@ def test_a_missing_file_makes_a_delivery_wait_and_is_named_until_it_comes(tmp_pa
     assert world.status().waiting == ()
 
 
-def test_a_manifest_that_is_no_json_waits_while_it_may_be_arriving_and_is_rejected_once_it_rests(tmp_path: Path) -> None:
+def test_a_manifest_that_is_no_json_waits_while_it_may_be_arriving_and_is_rejected_once_it_rests(
+    tmp_path: Path,
+) -> None:
     """Ruling 11; its name does not give the key, so it is listed by its path and made good under it."""
     world = World(tmp_path, now="2030-01-01T00:00:00Z", settings="limits: {settle_seconds: 60}\n")
     orders = world.producer()

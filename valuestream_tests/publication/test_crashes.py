@@ -1,4 +1,4 @@
-"""A crash at any point leaves each delivery done or not done: never twice, never half (S8, L19, M18, DESIGN "The way of a delivery").
+"""A crash at any point leaves each delivery done or not done: never twice, never half (S8, L19, M18).
 
 After each one the next invocation brings everything to what an undisturbed run makes of the same deliveries.
 """
@@ -50,7 +50,9 @@ def end_state(world: World) -> tuple[Any, ...]:
     status = world.status()
     return (
         world.amounts(),
-        world.query("SELECT kind, key, revision, digest, rows FROM valuestream.publications WHERE visible ORDER BY ALL"),
+        world.query(
+            "SELECT kind, key, revision, digest, rows FROM valuestream.publications WHERE visible ORDER BY ALL"
+        ),
         sorted(world.verdicts()),
         (status.status, status.position, status.epoch, status.applied, status.healthy),
     )
@@ -75,7 +77,7 @@ def check_nothing_is_half_or_twice(world: World) -> None:
     assert world.apply() == [], "there is still something to do"
 
 
-@pytest.mark.parametrize(("step", "count"), STEPS, ids=lambda value: str(value))
+@pytest.mark.parametrize(("step", "count"), STEPS, ids=str)
 def test_a_crash_at_a_named_step_leaves_both_or_neither_and_the_next_invocation_goes_on(
     step: str, count: int, tmp_path: Path, undisturbed: tuple[Any, ...]
 ) -> None:
@@ -116,29 +118,10 @@ def test_a_crash_while_an_interrupted_run_is_being_settled_is_settled_by_the_one
     assert die_at(world, "committed", 3)
     opened = world.opened
     assert opened.publisher(opened.feed("acme/orders")).has_open_run()
-    # The child's own recovery is not wrapped, its run is: leave nothing but the settling for it to do.
-    assert die_at_settling(world, step, count)
+    assert die_at(world, step, count, settling=True)
     world.apply()
     assert end_state(world) == undisturbed
     check_nothing_is_half_or_twice(world)
-
-
-def die_at_settling(world: World, step: str, count: int) -> bool:
-    from valuestream_tests.publication import dying
-
-    process = dying._server.Process(target=_settle_and_die, args=(world, step, count))
-    process.start()
-    process.join()
-    return process.exitcode == dying.DIED
-
-
-def _settle_and_die(world: World, step: str, count: int) -> None:
-    from valuestream_tests.publication import dying
-
-    dying._die.step, dying._die.left = step, count
-    opened = world.opened
-    with dying._dying(opened.publisher(opened.feed("acme/orders"))).open_run(()):
-        pass
 
 
 def many_keys(world: World, keys: int) -> None:
@@ -164,7 +147,9 @@ def killed_again_and_again(root: Path, *, kills: int, keys: int, seed: int) -> N
             shown = now_shown
     world.apply()
     assert world.amounts() == {key: f"{key}.00" for key in range(1, keys + 1)}
-    assert world.query("SELECT count(*), count(DISTINCT key) FROM valuestream.publications WHERE visible") == [(keys, keys)]
+    assert world.query("SELECT count(*), count(DISTINCT key) FROM valuestream.publications WHERE visible") == [
+        (keys, keys)
+    ]
     assert sorted({verdict for _, _, verdict, _ in world.verdicts()}) == ["accepted"]
     assert len(world.receipts()) == keys and world.status().healthy
     check_nothing_is_half_or_twice(world)

@@ -39,7 +39,9 @@ def delta(orders: Producer, key: int, rows: Sequence[tuple[int, str, str]], revi
     ),
     together=st.integers(1, 3),
 )
-def test_any_interleaving_with_repeats_of_a_periods_revisions_ends_at_the_highest(order: list[int], together: int) -> None:
+def test_any_interleaving_with_repeats_of_a_periods_revisions_ends_at_the_highest(
+    order: list[int], together: int
+) -> None:
     """S7, M16, through the real pipeline; ``together`` deliveries arrive between two looks."""
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
@@ -62,7 +64,12 @@ def test_keys_that_arrive_out_of_order_are_applied_in_order(tmp_path: Path) -> N
     orders.deliver(11, [(11, "1.00", U)])
     world.apply()
     status = world.status()
-    assert (status.status, status.reason, status.expected, status.next_observed) == ("blocked", "sequence_gap", "9", "11")
+    assert (status.status, status.reason, status.expected, status.next_observed) == (
+        "blocked",
+        "sequence_gap",
+        "9",
+        "11",
+    )
     orders.deliver(9, [(9, "1.00", U)])
     world.apply()
     assert world.status().position == "9" and world.status().missing == ("10",)

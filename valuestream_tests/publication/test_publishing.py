@@ -15,7 +15,7 @@ import pytest
 from valuestream_dagster.core.decision import Verdict
 from valuestream_dagster.errors import FenceLost, StoreFailure
 from valuestream_dagster.ledger.rows import RunRow
-from valuestream_dagster.publication import publish
+from valuestream_dagster.publication import parquet, publish
 from valuestream_dagster.publication.publish import Publisher
 from valuestream_dagster.stores.base import LandingPlace, ObjectStat
 from valuestream_dagster.stores.local import LocalStore, OpenFile
@@ -47,12 +47,12 @@ class SwappedAfterSealing:
         return getattr(self._landing, name)
 
     def open(self, stat: ObjectStat) -> OpenFile:
-        landing, swap = self, lambda: (self._root / stat.path).write_bytes(self._data)
+        landing = self
 
         class Swapping(OpenFile):
             def close(self) -> None:
                 super().close()
-                swap()
+                (landing._root / stat.path).write_bytes(landing._data)
                 landing.swapped.append(stat.path)
 
         opened = self._landing.open(stat)
@@ -199,7 +199,7 @@ def test_a_second_pass_writes_nothing_at_all(tmp_path: Path) -> None:
             str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in files if path.name != "ledger.duckdb"
         }
 
-    tables = "receipts runs run_ends publications slice_events objects_seen feed_versions epochs".split()
+    tables = ["receipts", "runs", "run_ends", "publications", "slice_events", "objects_seen", "feed_versions"]
     counts = [world.ledger(f"SELECT count(*) FROM {table}") for table in tables]
     before = everything()
     assert world.apply() == []
@@ -321,19 +321,20 @@ def test_a_full_disk_fails_the_delivery_at_hand_and_the_keys_after_it_wait_for_i
     assert world.by_key() == {"1": 1, "2": 1, "3": 1} and world.status().healthy
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), duckdb.OutOfMemoryException("full")])
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device"), duckdb.OutOfMemoryException("full")]
+)
 def test_a_failure_while_writing_rows_is_the_slices_and_other_keys_go_on(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, orders = a_world(tmp_path)
     for key in (1, 2, 3):
         orders.deliver(key, [(key, "1.00", "U")])
-    real = publish.stage
 
     def stage(*args: Any, stamp: Any, **others: Any) -> Any:
         if stamp.key == "2":
             raise error
-        return real(*args, stamp=stamp, **others)
+        return parquet.stage(*args, stamp=stamp, **others)
 
     monkeypatch.setattr(publish, "stage", stage)
     world.apply()

@@ -35,7 +35,10 @@ def test_a_range_killed_in_either_ledger_run_shows_whole_ledger_runs_and_is_neve
         assert position is not None and position.text == "200"
         records = session.read.records(feed.name, ["200"])
         judged = feed.rule.judge(
-            feed.default_kind, opened.key(feed, "201"), session.read.epoch(feed.name), lambda key: records[key.text].state
+            feed.default_kind,
+            opened.key(feed, "201"),
+            session.read.epoch(feed.name),
+            lambda key: records[key.text].state,
         )
     assert isinstance(judged, Claimable), "the next claim would be 201"
     assert opened.plan(feed).claimable[0].text == "201"

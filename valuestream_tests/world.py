@@ -15,7 +15,8 @@ import duckdb
 from valuestream_dagster.core.decision import Verdict
 from valuestream_dagster.deployment import Deployment, attach_catalogue, open_deployment
 from valuestream_dagster.ledger.rows import Receipt
-from valuestream_dagster.publication.publish import KeyOutcome, Publisher
+from valuestream_dagster.publication.outcomes import KeyOutcome
+from valuestream_dagster.publication.publish import Publisher
 from valuestream_dagster.publication.status import FeedStatus
 from valuestream_tests.producer import Producer, into_folder
 

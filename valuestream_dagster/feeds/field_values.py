@@ -13,9 +13,9 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import AfterValidator
 
 from valuestream_dagster.core.calendar import DUE_FORMS, parse_due
+from valuestream_dagster.core.globs import glob_fault
 from valuestream_dagster.feeds.closed_model import refuse
 from valuestream_dagster.feeds.column_types import canonical_type
-from valuestream_dagster.core.globs import glob_fault
 
 CONDITION_LIMIT = 2000
 RESERVED_SOURCES = frozenset({"valuestream", "information_schema", "pg_catalog", "system", "temp"})

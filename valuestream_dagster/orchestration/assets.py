@@ -15,7 +15,9 @@ from valuestream_dagster.orchestration.checks import check_results, check_specs
 from valuestream_dagster.orchestration.event_log import make_durable
 from valuestream_dagster.orchestration.io_manager import Release, ValueStreamIOManager
 from valuestream_dagster.orchestration.names import BYTES_ONLY, IO_MANAGER, asset_key, identifier, partitions_of
-from valuestream_dagster.publication.publish import FeedRun, KeyOutcome, Publisher
+from valuestream_dagster.publication.outcomes import KeyOutcome
+from valuestream_dagster.publication.publish import Publisher
+from valuestream_dagster.publication.run import FeedRun
 
 
 def build_asset(feed: Feed, extra_feeds: Sequence[Feed] = ()) -> dg.AssetsDefinition:

@@ -13,7 +13,7 @@ import dagster as dg
 from valuestream_dagster.core.decision import Verdict
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.orchestration.names import BYTES_ONLY, asset_key
-from valuestream_dagster.publication.publish import ArrivalOutcome, KeyOutcome
+from valuestream_dagster.publication.outcomes import ArrivalOutcome, KeyOutcome
 
 COMPLETE, FIXITY, CONTROLS, UNIQUE_KEY, NO_CONFLICT = (
     "complete",

@@ -25,7 +25,9 @@ from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.rows import Publication
 from valuestream_dagster.orchestration.event_log import make_durable
 from valuestream_dagster.orchestration.names import BYTES_ONLY, asset_key
-from valuestream_dagster.publication.publish import FeedRun, KeyOutcome, PreparedKey, Publisher
+from valuestream_dagster.publication.outcomes import KeyOutcome, PreparedKey
+from valuestream_dagster.publication.publish import Publisher
+from valuestream_dagster.publication.run import FeedRun
 
 
 @dataclass(slots=True)

@@ -23,6 +23,9 @@ from valuestream_dagster.ledger.duck import LedgerSession
 from valuestream_dagster.ledger.segments import ExportedTable, export_segments
 
 _STORAGE_VERSION = "v1.0.0"
+# The name of the file being built, within the ledger's connection. No declared source can bear it (they begin with a letter
+# or digit), and every statement names it, because a source may well be called `ledger`.
+_NEW = "_valuestream_new"
 
 # What `valuestream.<name>` shows, over the raw rows `valuestream._<table>`.
 _PUBLIC_VIEWS = {
@@ -141,32 +144,32 @@ def _build(
 ) -> None:
     connection = session.connection
     home = connection.execute("SELECT current_database()").fetchall()[0][0]
-    connection.execute(f"ATTACH {_text(temporary)} AS catalogue (STORAGE_VERSION '{_STORAGE_VERSION}')")
+    connection.execute(f"ATTACH {_text(temporary)} AS {_NEW} (STORAGE_VERSION '{_STORAGE_VERSION}')")
     try:
-        connection.execute("CREATE SCHEMA catalogue.valuestream")
+        connection.execute(f"CREATE SCHEMA {_NEW}.valuestream")
         connection.execute(
-            f"""CREATE TABLE catalogue.valuestream._catalogue AS
+            f"""CREATE TABLE {_NEW}.valuestream._catalogue AS
                 SELECT {generation} AS generation, {_text(store)} AS store,
                        TIMESTAMP '{built_at:%Y-%m-%d %H:%M:%S}' AS built_at"""
         )
-        connection.execute(f"CREATE TABLE catalogue.valuestream._visible AS {_VISIBLE}")
+        connection.execute(f"CREATE TABLE {_NEW}.valuestream._visible AS {_VISIBLE}")
         for table in exported:
             connection.execute(
-                f"""CREATE TABLE catalogue.valuestream._tail_{table.name} AS
+                f"""CREATE TABLE {_NEW}.valuestream._tail_{table.name} AS
                     SELECT rowid AS _row, * FROM {table.name} WHERE rowid >= {table.tail_from}"""
             )
         files = _visible_files(session)
         shapes = {feed: shape_from_json(shape) for feed, (_, shape) in session.read.feed_shapes().items()}
-        connection.execute("USE catalogue")
+        connection.execute(f"USE {_NEW}.main")
         for table in exported:
-            connection.execute(f"CREATE VIEW valuestream._{table.name} AS {_raw_rows(table)}")
+            connection.execute(f"CREATE VIEW {_NEW}.valuestream._{table.name} AS {_raw_rows(table)}")
         for name, sql in _PUBLIC_VIEWS.items():
-            connection.execute(f"CREATE VIEW valuestream.{name} AS {sql}")
+            connection.execute(f"CREATE VIEW {_NEW}.valuestream.{name} AS {sql}")
         for feed, shape in shapes.items():
             _create_feed_views(connection, feed, shape, files.get(feed, []), store)
     finally:
-        connection.execute(f'USE "{home}"')
-        connection.execute("DETACH catalogue")
+        connection.execute(f'USE "{home}".main')
+        connection.execute(f"DETACH {_NEW}")
 
 
 def _visible_files(session: LedgerSession) -> dict[str, list[tuple[str, int, int, str]]]:
@@ -195,14 +198,14 @@ def _create_feed_views(
     store: Path,
 ) -> None:
     schema, dataset = feed.split("/", 1)
-    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_name(schema)}")
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_NEW}.{_name(schema)}")
     everything = [str(store / path) for _, _, _, path in files]
     current = (
         _chain(shape, files, store) if shape.mode is Mode.CHAIN else _rows(shape.columns, everything, provenance=False)
     )
-    connection.execute(f"CREATE VIEW {_name(schema)}.{_name(dataset)} AS {current}")
+    connection.execute(f"CREATE VIEW {_NEW}.{_name(schema)}.{_name(dataset)} AS {current}")
     connection.execute(
-        f"""CREATE VIEW {_name(schema)}.{_name(dataset + "__all")} AS
+        f"""CREATE VIEW {_NEW}.{_name(schema)}.{_name(dataset + "__all")} AS
             SELECT {_names(shape.columns)}, r._key, r._kind, CAST(v.revision AS BIGINT) AS _revision, r._op
             FROM ({_rows(shape.columns, everything, provenance=True)}) r
             JOIN (SELECT kind AS _kind, key AS _key, revision FROM valuestream._visible WHERE feed = {_text(feed)}) v
@@ -236,7 +239,9 @@ def _rows(columns: Sequence[Column], paths: Sequence[str], *, provenance: bool) 
     if not paths:
         return "SELECT " + ", ".join(f"CAST(NULL AS {kind}) AS {_name(name)}" for name, kind in wanted) + " WHERE false"
     casts = ", ".join(f"CAST({_name(name)} AS {kind}) AS {_name(name)}" for name, kind in wanted)
-    return f"SELECT {casts} FROM {_parquet(paths)}"
+    # A column that no file has yet is NULL: the second branch is empty and only adds names.
+    names = ", ".join(f"NULL AS {_name(name)}" for name, _ in wanted)
+    return f"SELECT {casts} FROM (FROM {_parquet(paths)} UNION ALL BY NAME SELECT {names} WHERE false)"
 
 
 def _parquet(paths: Sequence[str]) -> str:

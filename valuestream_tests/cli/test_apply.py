@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from valuestream_dagster.publication.publish import FeedRun
+from valuestream_dagster.publication.run import FeedRun
 from valuestream_tests.cli.shop import FEED, Shop, shop_in
 
 OTHER = FEED.replace("orders", "parcels").replace("landing/acme/orders", "landing/acme/parcels")

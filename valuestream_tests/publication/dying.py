@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, cast
 
 from valuestream_dagster.ledger.duck import DuckLedger, LedgerSession
-from valuestream_dagster.publication import catalogue, publish
+from valuestream_dagster.publication import catalogue, take_in
 from valuestream_dagster.publication.publish import Publisher
 from valuestream_tests.world import World, apply
 
@@ -107,10 +107,10 @@ def _apply_and_die(world: World, step: str, count: int) -> None:
     """In the child."""
     _die.step, _die.left = step, count
     for module, name, announced in (
-        (publish, "seal", "sealed"),
-        (publish, "stage", "staged"),
-        (publish, "publish_file", "linked"),
-        (publish, "read_back", "read back"),
+        (take_in, "seal", "sealed"),
+        (take_in, "stage", "staged"),
+        (take_in, "publish_file", "linked"),
+        (take_in, "read_back", "read back"),
         (catalogue, "_build", "catalogue built"),
     ):
         setattr(module, name, _announced(getattr(module, name), announced))

@@ -1,0 +1,116 @@
+"""What a run knows of the ledger, what it assumes of the batch at hand, and what it decides by that. No effects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from valuestream_dagster.core.continuity import (
+    Epoch,
+    Mode,
+    SliceState,
+    effective_epoch,
+)
+from valuestream_dagster.core.decision import (
+    Accept,
+    Applied,
+    Bound,
+    Decision,
+    Identity,
+    KeyHistory,
+    Observation,
+    decide,
+)
+from valuestream_dagster.core.manifest import Digest, Kind
+from valuestream_dagster.core.sequence import SequenceKey
+from valuestream_dagster.feeds.feed import Feed
+from valuestream_dagster.intake.observe import Arrival
+from valuestream_dagster.ledger.duck import LedgerSession
+from valuestream_dagster.ledger.rows import (
+    KeyRecord,
+)
+
+
+@dataclass(slots=True)
+class Facts:
+    """What a run knows of the ledger, brought up to date by what it records, and what it assumes of the batch at hand.
+
+    Assumed is what preparing decided: that a key will be applied, with which revision, and that a full opens an epoch. It goes
+    when the batch is recorded, where everything is decided again. ``local`` are keys that came to nothing in this run; the
+    ledger's word goes before it.
+    """
+
+    records: dict[str, KeyRecord]
+    epoch: Epoch | None
+    position: SequenceKey | None
+    # The newest epoch that the ledger really holds; `epoch` may be one that only the declared baseline implies.
+    recorded: Epoch | None = None
+    local: dict[str, SliceState] = field(default_factory=dict)
+    assumed: dict[tuple[Kind, str], KeyHistory] = field(default_factory=dict)
+    assumed_epoch: Epoch | None = None
+
+    @property
+    def epoch_ahead(self) -> Epoch | None:
+        """The epoch from which to judge, counting what is assumed."""
+        return self.assumed_epoch or self.epoch
+
+    def state_of(self, key: SequenceKey) -> SliceState:
+        """State of a key, those of the batch at hand taken as succeeded."""
+        if any((kind, key.text) in self.assumed for kind in Kind):
+            return SliceState.SUCCEEDED
+        known = self.records.get(key.text, KeyRecord()).state
+        return known if known is not SliceState.MISSING else self.local.get(key.text, SliceState.MISSING)
+
+    def history(self, kind: Kind, key: SequenceKey) -> KeyHistory:
+        """What is known of one (kind, key), counting what is assumed."""
+        return self.assumed.get((kind, key.text)) or self.records.get(key.text, KeyRecord()).history(kind)
+
+    def assume(self, identity: Identity, digest: Digest, computation_hash: str, opens: Epoch | None) -> None:
+        """Count a delivery of the batch at hand as applied."""
+        history = self.history(identity.kind, identity.key)
+        self.assumed[identity.kind, identity.key.text] = replace(
+            history,
+            bound=(*history.bound, Bound(identity.revision, digest)),
+            applied=Applied(identity.revision, digest, "", computation_hash),
+        )
+        self.assumed_epoch = opens or self.assumed_epoch
+
+    def assume_nothing(self) -> None:
+        """From here on only what is recorded counts."""
+        self.assumed.clear()
+        self.assumed_epoch = None
+
+    def remember(self, kind: Kind, key: SequenceKey, history: KeyHistory, state: SliceState | None) -> None:
+        """Take in what was just recorded."""
+        before = self.records.get(key.text, KeyRecord())
+        self.records[key.text] = replace(
+            before, state=state or before.state, histories={**before.histories, kind: history}
+        )
+
+    def read_again(self, session: LedgerSession, feed: Feed, keys: Sequence[SequenceKey]) -> None:
+        """Read all that the decisions rest on (M17).
+
+        Nobody else can write until the session ends, so it holds for every transaction in it, and what those record is
+        remembered as they go.
+        """
+        asked = [text for key in keys for text in (key.text, feed.sequence.predecessor(key).text)]
+        self.records |= session.read.records(feed.name, asked)
+        self.recorded = session.read.epoch(feed.name)
+        self.epoch = effective_epoch(feed.rule, self.recorded, self.epoch.baseline if self.epoch else None)
+        self.position = session.read.position(feed.name, required=feed.rule.required)
+
+
+def decide_with(feed: Feed, facts: Facts, arrival: Arrival, observation: Observation) -> Decision:
+    """The one decision, by what is known now."""
+    history = facts.history(arrival.manifest.kind, arrival.manifest.key)
+    decision = decide(feed.rule, observation, history, facts.epoch_ahead, facts.state_of)
+    reusable = history.applied is not None and history.applied.computation_hash == feed.computation_hash
+    # Files made by another computation hold the same bytes' rows in another form (L5).
+    return decision if not isinstance(decision, Accept) or reusable else Accept()
+
+
+def opens_epoch(feed: Feed, identity: Identity, epoch: Epoch | None) -> bool:
+    """Whether an accepted delivery begins a generation: a full does, unless it corrects one that a later full replaced."""
+    if feed.mode is not Mode.CHAIN or identity.kind is not Kind.FULL:
+        return False
+    return epoch is None or not epoch.full or identity.key.ordinal >= epoch.baseline.ordinal

@@ -145,12 +145,14 @@ class PredecessorRule:
         mode: whether later keys build on earlier ones.
         required: whether continuity is required; otherwise gaps are reported and block nothing (C1, S26).
         baseline: from where it is judged; always there when ``required``.
+        conflict_stops: whether the keys after a conflict wait until it is settled (ruling 4).
     """
 
     sequence: Sequence
     mode: Mode
     required: bool
     baseline: Baseline | None
+    conflict_stops: bool = True
 
     def requirement(self, kind: Kind, key: SequenceKey, epoch: Epoch | None) -> Requirement:
         """What must have succeeded before ``key`` may be processed, in the given epoch (C20, C21, C37).
@@ -197,7 +199,7 @@ class PredecessorRule:
                 assert_never(requirement)
 
     def _judge_needed(self, needed: SequenceKey, state: SliceState) -> Judgement:
-        if state in _SATISFIED:
+        if state in _SATISFIED or (state is SliceState.CONFLICT and not self.conflict_stops):
             return Claimable()
         reason, words = _REASONS.get(state, (Reason.SEQUENCE_GAP, "is missing"))
         return Blocked(reason, needed, f"its predecessor {needed} {words}")

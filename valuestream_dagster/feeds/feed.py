@@ -40,7 +40,6 @@ class Feed:
         expectation: until when a key should be here, or None.
         allow_empty: whether a delivery without rows is valid.
         extra_files: what files outside the manifest do.
-        stop_on_conflict: whether a conflict stops the keys after it.
         paused: no runs while true.
         alerts: notification URLs of this feed alone.
         computation_hash: digest of all that decides the output.
@@ -62,7 +61,6 @@ class Feed:
     expectation: Expectation | None
     allow_empty: bool
     extra_files: Literal["report", "reject"]
-    stop_on_conflict: bool
     paused: bool
     alerts: tuple[str, ...]
     computation_hash: str
@@ -110,12 +108,13 @@ def to_feed(declaration: FeedDeclaration, *, deployment: Path, file: str) -> Fee
         landing=_place(declaration.landing, deployment),
         include=declaration.include,
         exclude=declaration.exclude,
-        rule=_rule(declaration.sequence, declaration.mode),
+        rule=_rule(
+            declaration.sequence, declaration.mode, conflict_stops=declaration.policy.conflict == "stop"
+        ),
         contract=contract,
         expectation=_expectation(declaration.expect, declaration.sequence),
         allow_empty=declaration.policy.allow_empty,
         extra_files=declaration.policy.extra_files,
-        stop_on_conflict=declaration.policy.conflict == "stop",
         paused=declaration.paused,
         alerts=declaration.alerts,
         computation_hash=computation_hash(contract),
@@ -142,8 +141,10 @@ def _contract(declaration: FeedDeclaration) -> RowContract:
     )
 
 
-def _rule(declared: SequenceDeclaration, mode: Mode) -> PredecessorRule:
-    return PredecessorRule(declared.sequence, mode, declared.continuity == "required", _baseline(declared))
+def _rule(declared: SequenceDeclaration, mode: Mode, *, conflict_stops: bool) -> PredecessorRule:
+    return PredecessorRule(
+        declared.sequence, mode, declared.continuity == "required", _baseline(declared), conflict_stops=conflict_stops
+    )
 
 
 def _baseline(declared: SequenceDeclaration) -> Baseline | None:

@@ -126,12 +126,24 @@ class ValueStreamIOManager(dg.ConfigurableIOManager):
         ``polars.DataFrame``.
         """
         source, dataset = context.asset_key.path[-2:]
-        connection = attach_catalogue(self.opened.settings.catalog)
-        relation = connection.sql(f'SELECT * FROM "{source}"."{dataset}"')
+        query = f'SELECT * FROM "{source}"."{dataset}"'
         if context.has_asset_partitions:
             keys = ", ".join("'" + key.replace("'", "''") + "'" for key in context.asset_partition_keys)
-            relation = connection.sql(f'SELECT * FROM "{source}"."{dataset}__all" WHERE _key IN ({keys})')
+            query = f'SELECT * FROM "{source}"."{dataset}__all" WHERE _key IN ({keys})'
+        try:
+            connection = self._catalogue()
+            relation = connection.sql(query)
+        except (duckdb.CatalogException, duckdb.IOException) as error:
+            raise WrongUse(
+                f"the catalogue {self.opened.settings.catalog} does not show {source}/{dataset}: {error}",
+                next_step=f"take in its first delivery: materialize {source}/{dataset}, or run `valuestream apply`.",
+            ) from error
         return _as(relation, connection, context.dagster_type.typing_type)
+
+    def _catalogue(self) -> duckdb.DuckDBPyConnection:
+        """The catalogue, up to date; of a deployment whose feeds are all components, as their last runs left it."""
+        opened = self.opened
+        return opened.open_catalogue() if opened.feeds else attach_catalogue(opened.settings.catalog)
 
 
 _OPEN: list[duckdb.DuckDBPyConnection] = []

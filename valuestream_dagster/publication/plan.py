@@ -131,7 +131,9 @@ class _Walk:
         failed = record.state is SliceState.FAILED
         if failed and not self._retry_failed:
             return self._planned(arrival, record.state, requires, why=f"failed: {record.why}")
-        if not isinstance(arrival.completeness, Invalid):
+        if isinstance(arrival.completeness, Invalid):
+            self.local[manifest.key.text] = SliceState.REJECTED
+        else:
             self._assume(manifest.kind, manifest.key)
         return self._planned(
             arrival,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from valuestream_dagster.core.continuity import Reason, SliceState
+from valuestream_dagster.core.continuity import BeforeBaseline, Reason, SliceState
 from valuestream_dagster.core.sequence import SequenceKey, keys_between
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.rows import FeedSummary, OpenRejection
@@ -87,28 +87,33 @@ def status_of(
     expected = _expected(plan, summary)
     blocked = [planned for planned in plan.slices if planned.state is SliceState.BLOCKED]
     seen = plan.observed or summary.applied or summary.rejections or plan.look.unusable
-    later = [key for key in plan.observed if expected is None or key.ordinal > expected.ordinal]
-    status = "blocked" if blocked else ("waiting_for_next" if seen else "idle")
+    open_rejections = _still_open(plan, summary.rejections)
+    later = [key for key in _proof(plan, open_rejections) if expected is None or key.ordinal > expected.ordinal]
+    missing = _missing(plan, open_rejections, expected, gaps, listed)
+    observed = expected is not None and any(_is_here(planned, expected) for planned in plan.slices)
+    held_up = bool(blocked) or (feed.rule.required and bool(missing))
+    status = "blocked" if held_up else ("waiting_for_next" if seen else "idle")
+    reason = blocked[0].reason if blocked else (Reason.SEQUENCE_GAP if held_up else None)
     return FeedStatus(
         feed=feed.name,
         status=status,
         position=summary.position.text if summary.position else None,
         expected=expected.text if expected and seen else None,
-        observed=expected is not None and any(_is_here(planned, expected) for planned in plan.slices),
+        observed=observed,
         next_observed=later[0].text if later else None,
-        reason=blocked[0].reason if blocked else None,
-        overdue=_overdue(feed, expected, now),
+        reason=reason,
+        overdue=not observed and _overdue(feed, expected, now),
         epoch=plan.epoch.number if plan.epoch else 0,
         baseline=plan.epoch.baseline.text if plan.epoch else None,
         applied=summary.applied,
-        missing=_missing(plan, summary, expected, gaps, listed),
+        missing=missing,
         correction_pending=tuple(planned.key.text for planned in plan.slices if planned.correction),
         conflicts=summary.conflicts,
         held=(),
         failed=summary.failed,
         waiting=tuple(planned.key.text for planned in plan.slices if planned.state is SliceState.WAITING)
         + tuple(unusable.stat.path for unusable in plan.look.unusable if not unusable.settled),
-        rejected=_rejected(plan, summary.rejections),
+        rejected=_rejected(plan, open_rejections),
         notes=(plan.look.absent,) if plan.look.absent else (),
         paused=feed.paused,
     )
@@ -133,21 +138,45 @@ def _overdue(feed: Feed, expected: SequenceKey | None, now: datetime) -> bool:
     return feed.expectation.overdue(now, expected, feed.sequence)
 
 
+def _still_open(plan: FeedPlan, rejections: Sequence[OpenRejection]) -> tuple[OpenRejection, ...]:
+    """Without those of links that a later full has covered (C15), and of unreadable manifests that are gone."""
+    kinds = {rejection: rejection.kind or plan.feed.default_kind for rejection in rejections}
+    return tuple(
+        rejection
+        for rejection, kind in kinds.items()
+        if (
+            not isinstance(plan.feed.rule.requirement(kind, rejection.key, plan.epoch), BeforeBaseline)
+            if rejection.key
+            else rejection.manifest in plan.look.present
+        )
+    )
+
+
+def _proof(plan: FeedPlan, rejections: Sequence[OpenRejection]) -> list[SequenceKey]:
+    """Every key of which something is here and not applied, rejected or not, in order: each proves those before it."""
+    rejected = [rejection.key for rejection in rejections] + [unusable.key for unusable in plan.look.unusable]
+    keys = {key.text: key for key in (*plan.observed, *rejected) if key is not None}
+    return sorted(keys.values(), key=lambda key: key.ordinal)
+
+
 def _missing(
-    plan: FeedPlan, summary: FeedSummary, expected: SequenceKey | None, gaps: Sequence[tuple[int, int]], listed: int
+    plan: FeedPlan,
+    rejections: Sequence[OpenRejection],
+    expected: SequenceKey | None,
+    gaps: Sequence[tuple[int, int]],
+    listed: int,
 ) -> tuple[str, ...]:
     """Keys that a later one proves missing (C6, C31); a head that is not here yet is never among them (C33)."""
-    here = {key.text for key in plan.observed} | {
-        rejection.key.text for rejection in summary.rejections if rejection.key is not None
-    }
+    proof = _proof(plan, rejections)
+    here = {key.text for key in proof}
     sequence = plan.feed.sequence
     missing: list[str] = []
     if not plan.feed.rule.required:
         for before, after in gaps:
             between = keys_between(sequence, sequence.at(before), sequence.at(after), listed - len(missing))
             missing += [key.text for key in between if key.text not in here]
-    if expected is not None and plan.observed:
-        highest = plan.observed[-1]
+    if expected is not None and proof:
+        highest = proof[-1]
         head = (expected,) if expected.ordinal < highest.ordinal else ()
         between = head + keys_between(sequence, expected, highest, listed)
         missing += [key.text for key in between if key.text not in here]
@@ -156,11 +185,7 @@ def _missing(
 
 def _rejected(plan: FeedPlan, rejections: Sequence[OpenRejection]) -> tuple[str, ...]:
     """Keys whose newest arrival was rejected, and manifests that could not be read, by path, while they are there."""
-    known = [
-        rejection.key.text if rejection.key else rejection.manifest
-        for rejection in rejections
-        if rejection.key or rejection.manifest in plan.look.present
-    ]
+    known = [rejection.key.text if rejection.key else rejection.manifest for rejection in rejections]
     new = [
         unusable.key.text if unusable.key else unusable.stat.path
         for unusable in plan.look.unusable

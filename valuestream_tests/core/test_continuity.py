@@ -219,3 +219,15 @@ def test_applying_what_is_claimable_until_nothing_is_ends_at_the_contiguous_pref
         done |= set(claimable)
     prefix = next(n for n in range(1, 14) if n not in here) - 1
     assert order == list(range(1, prefix + 1))
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_conflict_stops_the_keys_after_it_only_where_the_feed_says_so(stops: bool) -> None:
+    """ruling 4, ``policy: {conflict: continue}``"""
+    sequence = DatedSequence(Cadence.DAILY)
+    first, second = sequence.parse("2026-09-01"), sequence.parse("2026-09-02")
+    assert isinstance(first, SequenceKey)
+    assert isinstance(second, SequenceKey)
+    rule = PredecessorRule(sequence, Mode.PERIODS, True, Baseline("key", first), conflict_stops=stops)
+    judged = rule.judge(Kind.FULL, second, Epoch(1, first), lambda _: SliceState.CONFLICT)
+    assert isinstance(judged, Blocked) is stops

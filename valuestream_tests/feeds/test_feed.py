@@ -26,7 +26,7 @@ def test_the_smallest_feed_has_every_default() -> None:
     assert smallest.rule == PredecessorRule(DatedSequence(Cadence.DAILY), Mode.PERIODS, False, None)
     assert smallest.contract == RowContract((Column("order_id", "BIGINT"), Column("amount", "DECIMAL(18,2)")))
     assert smallest.expectation is None
-    assert (smallest.allow_empty, smallest.extra_files, smallest.stop_on_conflict) == (False, "report", True)
+    assert (smallest.allow_empty, smallest.extra_files, smallest.rule.conflict_stops) == (False, "report", True)
     assert (smallest.paused, smallest.alerts, smallest.owners, smallest.tags) == (False, (), (), ())
     assert smallest.file == "feeds/x.yaml"
 
@@ -37,7 +37,9 @@ def test_a_full_declaration_arrives_whole() -> None:
     assert chain.default_kind is Kind.DELTA
     assert chain.landing == "s3://drops/acme/orders"
     assert (chain.include, chain.exclude) == (("*.manifest.json",), ("test-*",))
-    assert chain.rule == PredecessorRule(DatedSequence(Cadence.DAILY), Mode.CHAIN, True, Baseline("full"))
+    assert chain.rule == PredecessorRule(
+        DatedSequence(Cadence.DAILY), Mode.CHAIN, True, Baseline("full"), conflict_stops=False
+    )
     assert chain.contract == RowContract(
         columns=(
             Column("order_id", "BIGINT"),
@@ -51,7 +53,7 @@ def test_a_full_declaration_arrives_whole() -> None:
         delete_when="op = 'D'",
     )
     assert chain.expectation == Expectation(DueAfter(0, time(4)), 240, "Europe/Brussels")
-    assert (chain.allow_empty, chain.extra_files, chain.stop_on_conflict) == (True, "reject", False)
+    assert (chain.allow_empty, chain.extra_files, chain.rule.conflict_stops) == (True, "reject", False)
     assert (chain.paused, chain.alerts) == (True, ("json://localhost:8080/hook",))
     assert (chain.owners, chain.tags) == (("team:shop", "ann@example.org"), (("domain", "sales"),))
 

@@ -115,9 +115,6 @@ def test_a_predecessor_that_is_here_and_wrong_is_run_to_be_rejected_and_counts_f
     assert slices(plan)["3"].state is SliceState.BLOCKED
 
 
-@pytest.mark.xfail(
-    reason="publication/plan.py leaves the key of an invalid arrival as missing, so that a gap is reported"
-)
 def test_a_predecessor_that_is_here_and_wrong_blocks_as_rejected_not_as_a_gap() -> None:
     """ruling 6"""
     plan = planned(STRICT, [arrival(STRICT, 2, fault="size_mismatch"), arrival(STRICT, 3)], {"1": applied_record()})

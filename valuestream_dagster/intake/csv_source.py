@@ -27,6 +27,8 @@ MAX_LINE_BYTES = 2_000_000
 FOUND_LENGTH = 200
 RESEND = "ask the producer to correct the file and resend it as a higher revision; nothing was applied."
 _HEADER_LIMIT = 1024 * 1024
+# Small files may unpack to this much whatever their ratio.
+_SMALLEST_LIMIT = 16 * 1024 * 1024
 _COPY_BYTES = 1024 * 1024
 _BOM = codecs.BOM_UTF8
 _UTF8 = ("utf-8", "utf-8-sig", "ascii")
@@ -44,7 +46,9 @@ class CsvSource:
     proven: bool = False
 
 
-def unpack(path: Path, name: str, dialect: CsvFormat, *, scratch: Path, stack: ExitStack) -> Path | Finding:
+def unpack(
+    path: Path, name: str, dialect: CsvFormat, *, scratch: Path, stack: ExitStack, max_ratio: int
+) -> Path | Finding:
     """The file as plain UTF-8 bytes: itself, or a copy in ``scratch`` that ``stack`` removes.
 
     Raises:
@@ -60,7 +64,12 @@ def unpack(path: Path, name: str, dialect: CsvFormat, *, scratch: Path, stack: E
     folder = Path(stack.enter_context(TemporaryDirectory(prefix="payload-", dir=scratch)))
     try:
         if packed:
-            path = _gunzip(path, folder / "unpacked")
+            unpacked = _gunzip(path, folder / "unpacked", limit_bytes=max(_SMALLEST_LIMIT, max_ratio * path.stat().st_size))
+            if unpacked is None:
+                detail = f"it unpacks to more than {max_ratio} times its size, the limit of this deployment"
+                step = "ask the producer what it is; if it is right, raise `limits: {max_ratio}` in valuestream.yaml."
+                return Finding("compression_ratio", detail, step, name, expected=f"at most {max_ratio} times")
+            path = unpacked
         if encoding not in _UTF8:
             path = _transcode(path, folder / "transcoded", encoding)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -78,9 +87,14 @@ def unpack(path: Path, name: str, dialect: CsvFormat, *, scratch: Path, stack: E
     return path
 
 
-def _gunzip(packed: Path, target: Path) -> Path:
+def _gunzip(packed: Path, target: Path, *, limit_bytes: int) -> Path | None:
+    """The unpacked copy; None where there is no end to it within the limit."""
+    written = 0
     with gzip.open(packed, "rb") as source, target.open("xb") as out:
         while block := source.read(_COPY_BYTES):
+            written += len(block)
+            if written > limit_bytes:
+                return None
             out.write(block)
     return target
 

@@ -100,7 +100,7 @@ class CheckedRows:
 
 @contextmanager
 def open_rows(
-    files: Sequence[PayloadFile], contract: RowContract, *, scratch: Path, threads: int = 1
+    files: Sequence[PayloadFile], contract: RowContract, *, scratch: Path, threads: int = 1, max_ratio: int = 200
 ) -> Iterator[CheckedRows | RowsRefused]:
     """Prepare files for reading; scratch copies (gzip, other encodings) live until the context ends.
 
@@ -109,6 +109,7 @@ def open_rows(
         contract: how its rows are declared.
         scratch: existing folder for unpacked copies.
         threads: how many threads prove large files.
+        max_ratio: unpacked bytes per packed byte beyond which a file is refused.
 
     Raises:
         WrongUse: two files of one name, or a column type or encoding that cannot be read.
@@ -121,7 +122,7 @@ def open_rows(
         sources: list[CsvSource] = []
         findings: list[Finding] = []
         for file in files:
-            unpacked = unpack(file.path, file.name, contract.csv, scratch=scratch, stack=stack)
+            unpacked = unpack(file.path, file.name, contract.csv, scratch=scratch, stack=stack, max_ratio=max_ratio)
             opened = unpacked if isinstance(unpacked, Finding) else compare_header(unpacked, file.name, contract)
             match opened:
                 case Finding():

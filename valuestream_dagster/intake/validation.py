@@ -49,8 +49,13 @@ def validate(
         *_row_findings(measured, files, controls),
         *_total_findings(totals, controls),
         *_null_findings(nulls),
-        *_duplicates(con, relation_sql, contract.key, measured.rows),
+        *_duplicates(con, relation_sql, _unique(contract), measured.rows),
     )
+
+
+def _unique(contract: RowContract) -> tuple[str, ...]:
+    """What must differ from row to row: the key; where rows can remove, a key may be removed and written once each (ruling 8)."""
+    return (*contract.key, "_op") if contract.key and contract.delete_when else contract.key
 
 
 def _scan(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -215,7 +215,7 @@ def _why_failed(instance: dg.DagsterInstance, run_id: str) -> str:
 
 
 def deliver(
-    found: Iterable[Alert], places: dict[str, tuple[str, ...]], cursor: Cursor, now: datetime
+    found: Iterable[Alert], places: Mapping[str, Sequence[str]], cursor: Cursor, now: datetime
 ) -> list[Alert]:
     """Send new alerts, and again those that not everybody took; what stays unsent is kept in the cursor.
 

@@ -127,7 +127,7 @@ class ValueStreamIOManager(dg.ConfigurableIOManager):
         """
         source, dataset = context.asset_key.path[-2:]
         query = f'SELECT * FROM "{source}"."{dataset}"'
-        if context.has_asset_partitions:
+        if _asks_for_partitions(context):
             keys = ", ".join("'" + key.replace("'", "''") + "'" for key in context.asset_partition_keys)
             query = f'SELECT * FROM "{source}"."{dataset}__all" WHERE _key IN ({keys})'
         try:
@@ -144,6 +144,15 @@ class ValueStreamIOManager(dg.ConfigurableIOManager):
         """The catalogue, up to date; of a deployment whose feeds are all components, as their last runs left it."""
         opened = self.opened
         return opened.open_catalogue() if opened.feeds else attach_catalogue(opened.settings.catalog)
+
+
+def _asks_for_partitions(context: dg.InputContext) -> bool:
+    """Whether the rows of certain keys are wanted. To an unpartitioned asset Dagster names every key there is, which means all."""
+    try:
+        consumer = context.step_context.entity_partitions_def
+    except dg.DagsterInvariantViolationError:
+        return context.has_asset_partitions  # loaded outside of a run
+    return consumer is not None and context.has_asset_partitions
 
 
 _OPEN: list[duckdb.DuckDBPyConnection] = []

@@ -60,6 +60,7 @@ def stage(
     directory: Path,
     scratch: Path,
     threads: int | None = None,
+    max_ratio: int = 200,
 ) -> StagedFile | RowsRefused:
     """Write the delivery's rows as one Parquet file beside its final place, proven lossless and validated.
 
@@ -72,6 +73,7 @@ def stage(
         directory: for the temporary file; on the file system of the final name.
         scratch: for unpacked copies and spilled memory.
         threads: how many to use; by size where ``None``.
+        max_ratio: unpacked bytes per packed byte beyond which a file is refused.
 
     Returns:
         The file, or every finding; then nothing is left behind.
@@ -83,7 +85,7 @@ def stage(
     used = threads or _threads(files)
     temporary = directory / f".{uuid4().hex}.parquet.tmp"
     try:
-        with open_rows(files, contract, scratch=scratch, threads=used) as rows:
+        with open_rows(files, contract, scratch=scratch, threads=used, max_ratio=max_ratio) as rows:
             if isinstance(rows, RowsRefused):
                 return rows
             with _connection(used, scratch) as con:
@@ -108,6 +110,7 @@ def check_only(
     controls: DeclaredControls,
     scratch: Path,
     threads: int | None = None,
+    max_ratio: int = 200,
 ) -> MeasuredRows | RowsRefused:
     """The same checks by the same way; what was written to ``scratch`` for them is gone when this returns."""
     staged = stage(
@@ -119,6 +122,7 @@ def check_only(
         directory=scratch,
         scratch=scratch,
         threads=threads,
+        max_ratio=max_ratio,
     )
     if isinstance(staged, RowsRefused):
         return staged

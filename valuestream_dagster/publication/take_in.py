@@ -105,6 +105,7 @@ class Intake:
                 provenance=self._provenance(arrival, sealed.digest, name.run_id),
                 directory=scratch,
                 scratch=scratch,
+                max_ratio=self._means.settings.limits.max_ratio,
             )
             if isinstance(staged, RowsRefused):
                 return self._provisional(arrival, Invalid(staged.findings))
@@ -113,7 +114,13 @@ class Intake:
                 return self._provisional(arrival, Invalid((empty,)))
             file = self._give_name(arrival, sealed.digest, staged, name)
             return PreparedArrival(arrival, observation, provisional, sealed, file, staged.measured)
-        measured = check_only(files, self._feed.contract, controls=manifest.controls, scratch=scratch)
+        measured = check_only(
+            files,
+            self._feed.contract,
+            controls=manifest.controls,
+            scratch=scratch,
+            max_ratio=self._means.settings.limits.max_ratio,
+        )
         if isinstance(measured, RowsRefused):
             return self._provisional(arrival, Invalid(measured.findings))
         if empty := self._empty_fault(arrival, measured):

@@ -411,3 +411,13 @@ def test_names_and_texts_with_quotes_stay_text(tmp_path: Path) -> None:
 def test_two_files_of_one_name_are_wrong_use(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match="one name"):
         read(tmp_path, [b"c0\n", b"c0\n"], contract("VARCHAR"), "same.csv")
+
+
+def test_a_bomb_of_zeros_is_refused_before_it_is_unpacked_whole(tmp_path: Path) -> None:
+    """Limits: untrusted archives; the ratio is the deployment's setting."""
+    bomb = tmp_path / "bomb.csv.gz"
+    bomb.write_bytes(gzip.compress(b"id\n" + b"0" * 40_000_000))
+    contract = RowContract(columns=(Column("id", "VARCHAR"),))
+    with open_rows([PayloadFile(bomb, "bomb.csv.gz", None)], contract, scratch=tmp_path, max_ratio=50) as rows:
+        assert isinstance(rows, RowsRefused)
+        assert rows.findings[0].code == "compression_ratio"

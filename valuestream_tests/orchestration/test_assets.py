@@ -12,8 +12,8 @@ from valuestream_dagster.deployment import Deployment
 from valuestream_dagster.orchestration.component import deployment_definitions
 from valuestream_dagster.orchestration.home import instance_of
 from valuestream_dagster.publication.locks import run_lock
+from valuestream_tests.builders import NOON
 from valuestream_tests.orchestration import places
-from valuestream_tests.publication.test_locks import NOON
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_one_key_is_materialized_once_with_all_that_its_revision_is(opened: Depl
     assert result.success
     assert places.versions_seen(opened, "a") == [("1", places.version_of(delivery))]
     (event,) = result.get_asset_materialization_events()
-    metadata = {name: value.value for name, value in event.materialization.metadata.items()}
+    metadata: dict[str, Any] = {name: value.value for name, value in event.materialization.metadata.items()}
     assert metadata["revision"] == 1
     assert metadata["rows"] == metadata["dagster/partition_row_count"] == 2
     assert metadata["position"] == "1" and metadata["previous_key"] == "none"

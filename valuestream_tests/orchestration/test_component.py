@@ -191,7 +191,7 @@ def test_wrong_attributes_are_named(project: Project, line: str, says: str) -> N
     kept = [one for one in places.feed_text("orders").splitlines() if not one.startswith(f"{field}:")]
     project.declare("orders", "\n".join([*kept, line]))
     said = refused(project)
-    assert says in said
+    assert says in said, said
     assert "defs.yaml" in said
 
 

@@ -82,12 +82,46 @@ def test_unannotated_and_annotated_inputs_hold_the_current_rows(opened: Deployme
     def plain(orders) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
         seen["plain"] = type(orders)
 
-    materialize(opened, [relation, table, frame, polars_frame, plain], None)
+    @dg.asset(ins=feed)
+    def names(orders: pa.Table) -> None:
+        seen["names"] = orders.schema.names
+
+    materialize(opened, [names, relation, table, frame, polars_frame, plain], None)
     for name in ("relation", "table", "frame", "polars"):
         assert current(seen[name]) == CURRENT, name  # S6: revision 2 of key 2, and DECIMAL is exact
     assert seen["arrow type"] == pa.decimal128(18, 2)
     assert seen["polars type"] == pl.Decimal(18, 2)
     assert seen["plain"] is pd.DataFrame
+    assert seen["names"] == ["id", "amount", "op"]
+
+
+def test_values_can_be_loaded_outside_of_a_run(opened: Deployment) -> None:
+    defs = deployment_definitions(opened)
+    with instance_of(opened) as instance:
+        everything = defs.load_asset_value(FEED, python_type=pa.Table, instance=instance)
+        one = defs.load_asset_value(FEED, python_type=pa.Table, instance=instance, partition_key="2")
+    assert everything.schema.names == ["id", "amount", "op"] and everything.num_rows == 4
+    assert one.column("id").to_pylist() == [21, 22]
+
+
+def test_a_chains_current_rows_are_what_an_unpartitioned_asset_gets(tmp_path: Path) -> None:
+    # Rows that a later delta removed are still in `__all`.
+    more = "mode: chain\nkind: delta\ndelete_when: \"op = 'D'\"\n"
+    text = places.feed_text("orders", "{kind: integer, continuity: required, baseline: full}", more)
+    made = places.make_deployment(tmp_path, {"orders": text})
+    hand = places.producer(made, "orders")
+    hand.deliver(1, [[1, "1.00", ""], [2, "2.00", ""]], kind="full")
+    hand.deliver(2, [[2, "0.00", "D"], [3, "3.00", ""]], kind="delta")
+    materialize(made, [], "1")
+    materialize(made, [], "2")
+    seen: list[int] = []
+
+    @dg.asset(ins={"orders": dg.AssetIn(key=FEED, input_manager_key=IO_MANAGER)})
+    def ids(orders: pa.Table) -> None:
+        seen.extend(orders.column("id").to_pylist())
+
+    materialize(made, [ids], None)
+    assert sorted(seen) == [1, 3]
 
 
 def test_an_asset_of_the_same_partitions_gets_the_rows_of_its_key(opened: Deployment) -> None:

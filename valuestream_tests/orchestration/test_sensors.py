@@ -14,8 +14,8 @@ from valuestream_dagster.errors import StoreFailure
 from valuestream_dagster.orchestration.names import REQUEST_TAG, asset_key
 from valuestream_dagster.orchestration.sensors import build_sensor
 from valuestream_dagster.publication.locks import run_lock
+from valuestream_tests.builders import NOON
 from valuestream_tests.orchestration import places
-from valuestream_tests.publication.test_locks import NOON
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def _show_applied(done: FeedApplied, output: Output) -> None:
     position = done.standing.status.position if done.standing else None
     what = ", ".join(parts) or ("stopped" if done.error else "nothing new")
     output.line(
-        f"{done.feed.name}: {what}{f'; complete up to {position}' if position else ''}",
+        f"{done.feed.name}: {what}{f'; without a hole up to {position}' if position else ''}",
         colour="healthy" if done.ok else "refused",
     )
     for one in others[:_DETAILS_SHOWN]:

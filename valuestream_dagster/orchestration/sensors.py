@@ -74,10 +74,11 @@ def _tick(instance: dg.DagsterInstance, opened: Deployment, feed: Feed) -> dg.Se
     noted = opened.note(plan)
     registered = instance.get_dynamic_partitions(partitions_name(feed))
     new = unregistered(registered, plan.observed, opened.settings.limits.partitions_per_tick)
-    request = _request(instance, opened, plan, [*registered, *new])
-    busy = isinstance(request, str)
+    busy = _busy(instance, opened, feed)
+    request = busy or _request(instance, opened, plan, [*registered, *new])
     events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = [
         *rejection_events(feed, noted.rejected),
+        # A run at work tells Dagster itself of what it makes visible.
         *([] if busy else missing_materializations(instance, opened.publisher(feed))),
     ]
     if isinstance(request, str) and not (new or events):
@@ -89,15 +90,20 @@ def _tick(instance: dg.DagsterInstance, opened: Deployment, feed: Feed) -> dg.Se
     )
 
 
+def _busy(instance: dg.DagsterInstance, opened: Deployment, feed: Feed) -> str | None:
+    """Why the feed is to be left alone for now, or None."""
+    if (unfinished := _unfinished_run(instance, feed)) is not None:
+        return f"run {unfinished} of {feed.name} is not finished."
+    if is_busy(opened.publisher(feed).locks, feed.name):
+        return f"{feed.name} is being run by another process."
+    return None
+
+
 def _request(
     instance: dg.DagsterInstance, opened: Deployment, plan: FeedPlan, registered: Sequence[str]
 ) -> dg.RunRequest | str:
     """The next run to ask for, or why there is none."""
     feed = plan.feed
-    if (unfinished := _unfinished_run(instance, feed)) is not None:
-        return f"run {unfinished} of {feed.name} is not finished."
-    if is_busy(opened.publisher(feed).locks, feed.name):
-        return f"{feed.name} is being run by another process."
     pieces = ranges(registered, plan.claimable)
     if not pieces:
         return _nothing_to_do(plan)

@@ -85,7 +85,7 @@ def test_what_is_rejected_fails_the_command_until_it_is_made_good(shop: Shop) ->
     shop.deliver("2026-09-01", "1,2.00\n", revision=2)
     made_good = shop.run("apply")
     assert made_good.exit_code == 0, made_good.output
-    assert "acme/orders: 1 applied (2026-09-01); complete up to 2026-09-01" in made_good.stdout
+    assert "acme/orders: 1 applied (2026-09-01); without a hole up to 2026-09-01" in made_good.stdout
 
 
 def test_an_incomplete_delivery_waits_and_is_named_every_time(shop: Shop) -> None:

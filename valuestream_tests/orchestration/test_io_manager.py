@@ -98,8 +98,8 @@ def test_unannotated_and_annotated_inputs_hold_the_current_rows(opened: Deployme
 def test_values_can_be_loaded_outside_of_a_run(opened: Deployment) -> None:
     defs = deployment_definitions(opened)
     with instance_of(opened) as instance:
-        everything = defs.load_asset_value(FEED, python_type=pa.Table, instance=instance)
-        one = defs.load_asset_value(FEED, python_type=pa.Table, instance=instance, partition_key="2")
+        everything: Any = defs.load_asset_value(FEED, python_type=pa.Table, instance=instance)
+        one: Any = defs.load_asset_value(FEED, python_type=pa.Table, instance=instance, partition_key="2")
     assert everything.schema.names == ["id", "amount", "op"] and everything.num_rows == 4
     assert one.column("id").to_pylist() == [21, 22]
 

@@ -43,7 +43,7 @@ COLUMNS_LIMIT = 2000
 ColumnNames = tuple[str, ...]
 
 
-def _completion(value: Any) -> Any:
+def _completion(value: Any) -> Any:  # noqa: RET503  `refuse` never returns
     """``{kind: manifest}`` is the word ``manifest``; every other protocol waits for its issue."""
     if not isinstance(value, Mapping):
         return value

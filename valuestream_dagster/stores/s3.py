@@ -130,9 +130,11 @@ class S3Landing:
         arguments: dict[str, Any] = {"Bucket": self.bucket, "Prefix": self.prefix}
         while True:
             page = self._ask(lambda: self._client.list_objects_v2(**arguments), self.uri(""))
-            for item in page.get("Contents", ()):
-                if not item["Key"].endswith("/"):
-                    found.append(self._stat(item["Key"], item["ETag"], item["Size"], item["LastModified"]))
+            found.extend(
+                self._stat(item["Key"], item["ETag"], item["Size"], item["LastModified"])
+                for item in page.get("Contents", ())
+                if not item["Key"].endswith("/")
+            )
             if not page.get("IsTruncated"):
                 break
             arguments["ContinuationToken"] = page["NextContinuationToken"]

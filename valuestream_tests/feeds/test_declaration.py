@@ -15,7 +15,7 @@ from valuestream_tests.feeds.feed_texts import CHAIN, SMALLEST, findings
 
 def _with(line: str, text: str = SMALLEST) -> str:
     """The text with a top-level line put in the place of the one of the same field, or after all others."""
-    field = line.split(":")[0]
+    field = line.split(":", maxsplit=1)[0]
     kept = [old for old in text.splitlines() if not old.startswith(f"{field}:")]
     if field == "columns":
         kept = [old for old in kept if not old.startswith("  ")]

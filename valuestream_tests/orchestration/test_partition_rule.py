@@ -81,6 +81,7 @@ def test_the_automation_condition_names_an_unknown_feed(tmp_path: Path) -> None:
     )
     def mirror() -> None: ...
 
-    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(WrongUse, match="there is no feed acme/b"):
+    with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("x", ["1"])
-        dg.evaluate_automation_conditions([mirror], instance)
+        with pytest.raises(WrongUse, match="there is no feed acme/b"):
+            dg.evaluate_automation_conditions([mirror], instance)

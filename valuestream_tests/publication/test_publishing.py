@@ -17,6 +17,7 @@ from valuestream_dagster.errors import FenceLost, StoreFailure
 from valuestream_dagster.ledger.rows import RunRow
 from valuestream_dagster.publication import parquet, publish
 from valuestream_dagster.publication.publish import Publisher
+from valuestream_dagster.publication.record import Recorder
 from valuestream_dagster.stores.base import LandingPlace, ObjectStat
 from valuestream_dagster.stores.local import LocalStore, OpenFile
 from valuestream_tests.producer import Producer, csv_text
@@ -374,7 +375,7 @@ def test_an_error_while_recording_frees_the_feed_and_the_next_invocation_goes_on
     world, orders = a_world(tmp_path, REQUIRED)
     for key in (1, 2, 3):
         orders.deliver(key, [(key, f"{key}.00", "U")])
-    real = publish.FeedRun._record_arrival
+    real = Recorder.record
 
     def record(self: Any, session: Any, one: Any) -> Any:
         answer = real(self, session, one)
@@ -382,7 +383,7 @@ def test_an_error_while_recording_frees_the_feed_and_the_next_invocation_goes_on
             raise MemoryError("no more")
         return answer
 
-    monkeypatch.setattr(publish.FeedRun, "_record_arrival", record)
+    monkeypatch.setattr(Recorder, "record", record)
     with pytest.raises(MemoryError):
         world.apply()
     monkeypatch.undo()

@@ -222,10 +222,10 @@ class Deployment:
         if not publisher.left_behind():
             return False
         try:
-            with publisher.open_run(()):
-                return True
+            publisher.settle()
         except FeedBusy:
             return False  # it has not died
+        return True
 
     def _notes(self, feed: Feed, seen: Look) -> list[Receipt]:
         notes = [self._unusable_receipt(feed, unusable) for unusable in seen.unusable]
@@ -268,7 +268,7 @@ class Deployment:
             with session.transaction():
                 for feed in changed:
                     record_feed_version(session, feed, self.now())
-            state = catalogue_state(self.settings.catalog)
+            state = catalogue_state(self.settings.catalog, session.connection)
             if changed or state != (session.read.generation(), self.settings.store):
                 next(iter(self._any_publisher())).publish_catalogue(session)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
@@ -122,28 +121,6 @@ def test_eight_processes_on_eight_feeds_all_finish(tmp_path: Path) -> None:
     assert world.query("SELECT count(*), count(DISTINCT feed) FROM valuestream.publications WHERE visible") == [(24, 8)]
 
 
-def test_looking_while_a_feed_is_run_never_makes_the_run_fail(tmp_path: Path) -> None:
-    """A sensor asks whether a feed is busy at any time; that question must not be in the way of the answer."""
-    world = World(tmp_path)
-    opened = world.opened
-    locks = opened.publisher(opened.feed("acme/orders")).locks
-    stop = threading.Event()
-
-    def ask() -> None:
-        while not stop.is_set():
-            is_busy(locks, "acme/orders")
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    try:
-        for _ in range(20):
-            with opened.publisher(opened.feed("acme/orders")).open_run(()):
-                pass
-    finally:
-        stop.set()
-        asking.join()
-
-
 def test_what_a_dead_run_left_is_shown_by_recover_though_nothing_new_is_here(tmp_path: Path) -> None:
     """A kill after the last key's commit: no delivery will come to bring it to light."""
     world = World(tmp_path, CHAIN)
@@ -162,6 +139,17 @@ def test_what_a_dead_run_closed_and_did_not_show_is_shown_by_recover(tmp_path: P
     world.producer().deliver(1, GOOD)
     assert die_at(world, "before catalogue")
     assert not (tmp_path / "state/catalog.duckdb").exists()
+    opened = world.opened
+    assert opened.recover(opened.feed("acme/orders"))
+    assert world.amounts() == {1: "1.00", 2: "2.50"}
+
+
+def test_a_dead_run_is_recovered_though_the_landing_place_does_not_answer(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.producer().deliver(1, GOOD)
+    assert die_at(world, "committed", 2)
+    world.landing().rename(tmp_path / "gone")
+    world.landing().write_text("no folder")
     opened = world.opened
     assert opened.recover(opened.feed("acme/orders"))
     assert world.amounts() == {1: "1.00", 2: "2.50"}

@@ -62,8 +62,8 @@ class _Keeper:
         if path not in self._kept:
             self._kept[path] = sqlite3.connect(path, check_same_thread=False)
         # Only a connection that has read the file since it has a write-ahead log keeps that log alive.
+        self._kept[path].execute("SELECT count(*) FROM sqlite_master").fetchall()
         if self._kept[path].execute("PRAGMA journal_mode").fetchone()[0] == "wal":
-            self._kept[path].execute("SELECT count(*) FROM sqlite_master").fetchall()
             self._settled.add(path)
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from valuestream_dagster.core.continuity import (
     effective_epoch,
 )
 from valuestream_dagster.core.sequence import SequenceKey
-from valuestream_dagster.intake.observe import Look, look
+from valuestream_dagster.intake.observe import Look, NewsQuery, look
 from valuestream_dagster.ledger.duck import LedgerSession
 from valuestream_dagster.ledger.rows import (
     Publication,
@@ -45,7 +45,6 @@ class Publisher(Means):
         with run_lock(self.locks, self.feed.name, since=self.now()):
             names = [key.text for key in keys]
             neighbours = [self.feed.sequence.predecessor(key).text for key in keys]
-            self._settle()
             seen = self._look(names)
             with self.ledger.session() as session:
                 run = FeedRun(
@@ -62,41 +61,52 @@ class Publisher(Means):
             finally:
                 run.abandon()
 
-    def _settle(self) -> None:
-        """Settle what an interrupted run left, before looking: a delivery that it damaged is news again.
+    def settle(self) -> None:
+        """Settle and show what a run that died left; looks at no landing place.
 
-        Also shows what a run closed and had no time to show.
+        Raises:
+            FeedBusy: the run has not died, or another one goes on.
         """
-        with self.ledger.session() as session:
-            settled = settle_interrupted(session, self.feed, self.store, self.now)
-            if settled or not self._is_shown(session):
-                self.publish_catalogue(session)
+        with run_lock(self.locks, self.feed.name, since=self.now()), self.ledger.session() as session:
+            self._settle(session)
+
+    def _settle(self, session: LedgerSession) -> None:
+        settled = settle_interrupted(session, self.feed, self.store, self.now)
+        if settled or not self._is_shown(session):
+            self.publish_catalogue(session)
 
     def _is_shown(self, session: LedgerSession) -> bool:
         """Whether the catalogue shows all that the ledger has to show."""
         generation = session.read.generation()
-        return generation == 0 or catalogue_state(self.settings.catalog) == (generation, self.settings.store)
+        shown = (generation, self.settings.store)
+        return generation == 0 or catalogue_state(self.settings.catalog, session.connection) == shown
 
     def _look(self, keys: Sequence[str]) -> Look:
         """What is new for the keys; where nothing is, what was received for them before and not found good."""
-        seen = self._look_once(())
+        seen = self._look_once((), self._news_once_settled)
         idle = [key for key in keys if not seen.of_key(key)]
         if not idle:
             return seen
         with self.ledger.session() as session:
             again = session.read.manifests_of(self.feed.name, idle)
-        return self._look_once([path for paths in again.values() for path in paths]) if again else seen
+        return self._look_once([path for paths in again.values() for path in paths], self.news) if again else seen
 
-    def _look_once(self, again: Iterable[str]) -> Look:
+    def _look_once(self, again: Iterable[str], news: NewsQuery) -> Look:
         return look(
             self.feed,
             self.landing,
-            self.news,
+            news,
             other_feeds=self.other_feeds,
             again=again,
             now=self.now(),
             limits=self.settings.limits,
         )
+
+    def _news_once_settled(self, listing: Sequence[tuple[str, str]]) -> tuple[frozenset[str], frozenset[str]]:
+        """The same, after settling what an interrupted run left: a delivery that it damaged is news again."""
+        with self.ledger.session() as session:
+            self._settle(session)
+            return session.read.news(self.feed.name, listing)
 
     def news(self, listing: Sequence[tuple[str, str]]) -> tuple[frozenset[str], frozenset[str]]:
         """The ledger's answer to which listed objects are news."""

@@ -15,7 +15,7 @@ import pytest
 from valuestream_dagster.core.decision import Verdict
 from valuestream_dagster.errors import FenceLost, StoreFailure
 from valuestream_dagster.ledger.rows import RunRow
-from valuestream_dagster.publication import parquet, publish
+from valuestream_dagster.publication import parquet, take_in
 from valuestream_dagster.publication.publish import Publisher
 from valuestream_dagster.publication.record import Recorder
 from valuestream_dagster.stores.base import LandingPlace, ObjectStat
@@ -337,7 +337,7 @@ def test_a_failure_while_writing_rows_is_the_slices_and_other_keys_go_on(
             raise error
         return parquet.stage(*args, stamp=stamp, **others)
 
-    monkeypatch.setattr(publish, "stage", stage)
+    monkeypatch.setattr(take_in, "stage", stage)
     world.apply()
     assert world.by_key() == {"1": 1, "3": 1} and world.status().failed == ("2",)
     monkeypatch.undo()

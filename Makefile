@@ -3,11 +3,15 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test lint bench ui clean
+# Tests and tools see the same thing whatever the shell has set for this project.
+unexport VALUESTREAM_DEPLOYMENT VALUESTREAM_NOW DAGSTER_HOME
+
+.PHONY: help demo test test-thorough lint bench ui clean
 help:
 	@echo "make demo    set up, then the main job on real data: deliveries become partitions"
 	@echo "make ui      the demo's deployment in Dagster's UI (http://127.0.0.1:3000)"
 	@echo "make test    set up, lint, then all tests"
+	@echo "make test-thorough   many more random histories and kills, some 20 minutes"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   ratios against the unsafe way, under two minutes"
 	@echo "make clean   remove what the demo made"
@@ -34,6 +38,9 @@ lint: $(VENV)/.ready-dev
 
 test: lint
 	$(BIN)/pytest
+
+test-thorough: $(VENV)/.ready-dev
+	$(BIN)/pytest -m thorough
 
 bench: $(VENV)/.ready-dev
 	$(BIN)/python -m valuestream_dagster.bench

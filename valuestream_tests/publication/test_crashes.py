@@ -91,7 +91,7 @@ def test_a_crash_at_a_named_step_leaves_both_or_neither_and_the_next_invocation_
     check_nothing_is_half_or_twice(world)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_crash_at_every_single_step_leaves_both_or_neither(
     tmp_path_factory: pytest.TempPathFactory, undisturbed: tuple[Any, ...]
 ) -> None:
@@ -161,7 +161,7 @@ def test_a_process_killed_at_random_moments_again_and_again_ends_with_the_catalo
     killed_again_and_again(tmp_path, kills=12, keys=60, seed=20260910)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(5))
 def test_more_kills_at_other_moments(seed: int, tmp_path: Path) -> None:
     killed_again_and_again(tmp_path, kills=40, keys=200, seed=seed)

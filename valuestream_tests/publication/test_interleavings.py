@@ -295,7 +295,7 @@ def test_the_current_state_is_the_newest_full_and_the_contiguous_deltas_whatever
     check_history(history)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(history=st.lists(st.lists(links, min_size=1, max_size=4), min_size=1, max_size=5))
 def test_more_histories_of_a_chain(history: list[list[Link]]) -> None:

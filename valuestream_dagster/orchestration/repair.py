@@ -18,17 +18,23 @@ EVENTS_AT_ONCE = 200
 
 
 def missing_materializations(instance: dg.DagsterInstance, publisher: Publisher) -> list[dg.AssetMaterialization]:
-    """The materializations that Dagster lacks; those that it turns out to have are marked as reported."""
+    """The materializations that Dagster lacks, in order; what it has or no longer needs is marked as reported.
+
+    A revision that was replaced meanwhile is not told of any more: Dagster takes the last that it hears of for the current one.
+    """
     unreported = publisher.unreported(EVENTS_AT_ONCE)
     if not unreported:
         return []
     known = _known_versions(instance, publisher, unreported)
-    told = [one for one in unreported if one.data_version in known.get(one.key.text, set())]
+    current = _current(publisher, unreported)
+    lacking = [
+        one
+        for one in unreported
+        if one.publication_id in current and one.data_version not in known.get(one.key.text, set())
+    ]
     make_durable(instance)
-    publisher.mark_reported(told)
-    lacking = [one for one in unreported if one not in told]
-    newest = {one.key.text: one for one in lacking}
-    return [materialization(publisher.feed, publication) for publication in newest.values()]
+    publisher.mark_reported([one for one in unreported if one not in lacking])
+    return [materialization(publisher.feed, publication) for publication in lacking]
 
 
 def report_missing(instance: dg.DagsterInstance, publisher: Publisher) -> int:
@@ -39,6 +45,13 @@ def report_missing(instance: dg.DagsterInstance, publisher: Publisher) -> int:
     if events:
         missing_materializations(instance, publisher)
     return len(events)
+
+
+def _current(publisher: Publisher, publications: tuple[Publication, ...]) -> set[str]:
+    """The publications that readers see now of these keys."""
+    with publisher.ledger.session() as session:
+        newest = session.read.newest_publications(publisher.feed.name, [one.key.text for one in publications])
+    return {one.publication_id for ones in newest.values() for one in ones}
 
 
 def _known_versions(

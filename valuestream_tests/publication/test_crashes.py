@@ -92,6 +92,7 @@ def test_a_crash_at_a_named_step_leaves_both_or_neither_and_the_next_invocation_
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(1800)
 def test_a_crash_at_every_single_step_leaves_both_or_neither(
     tmp_path_factory: pytest.TempPathFactory, undisturbed: tuple[Any, ...]
 ) -> None:
@@ -162,6 +163,7 @@ def test_a_process_killed_at_random_moments_again_and_again_ends_with_the_catalo
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(5))
 def test_more_kills_at_other_moments(seed: int, tmp_path: Path) -> None:
     killed_again_and_again(tmp_path, kills=40, keys=200, seed=seed)

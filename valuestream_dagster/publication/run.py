@@ -45,7 +45,9 @@ from valuestream_dagster.publication.outcomes import (
 from valuestream_dagster.publication.record import Recorder
 from valuestream_dagster.publication.take_in import Intake
 
+# How much is prepared before it is recorded: so much work at most is done again after a crash.
 BATCH_KEYS = 64
+BATCH_SECONDS = 2.0
 
 
 class FeedRun:
@@ -106,13 +108,12 @@ class FeedRun:
             yield tuple(outcomes)
 
     def _batches(self, keys: Sequence[SequenceKey]) -> Iterator[list[PreparedKey]]:
-        """Prepared keys, gathered for one opening of the ledger (30 ms) rather than one each."""
+        """Prepared keys, gathered so that the ledger is opened (30 ms) for many; what took long is not kept waiting."""
         batch: list[PreparedKey] = []
         began = time.monotonic()
         for key in keys:
             batch.append(self.prepare(key))
-            slice_over = time.monotonic() - began >= self._means.settings.limits.ledger_slice_seconds
-            if slice_over or len(batch) >= BATCH_KEYS:
+            if time.monotonic() - began >= BATCH_SECONDS or len(batch) >= BATCH_KEYS:
                 yield batch
                 batch, began = [], time.monotonic()
         if batch:
@@ -147,7 +148,7 @@ class FeedRun:
     # --- recording: one transaction per delivery ---------------------------------------------------------------------
 
     def record(self, batch: Sequence[PreparedKey]) -> list[KeyOutcome]:
-        """Record prepared keys in one opening of the ledger, each delivery in a transaction of its own.
+        """Record prepared keys, each delivery in a transaction of its own, many in one opening of the ledger.
 
         Raises:
             FenceLost: a later run has taken the feed over.
@@ -157,10 +158,23 @@ class FeedRun:
         if not any(prepared.arrivals for prepared in batch):
             return [self._unchanged(prepared) for prepared in batch]
         self._facts.assume_nothing()
+        outcomes: list[KeyOutcome] = []
+        while len(outcomes) < len(batch):
+            outcomes += self._record_slice(batch[len(outcomes) :])
+        return outcomes
+
+    def _record_slice(self, batch: Sequence[PreparedKey]) -> list[KeyOutcome]:
+        """Record from the front for one slice of time, at least one key; then let others have the ledger."""
+        outcomes: list[KeyOutcome] = []
         with self._means.ledger.session() as session:
+            until = time.monotonic() + self._means.settings.limits.ledger_slice_seconds
             self._begin(session)
             self._facts.read_again(session, self._feed, [prepared.key for prepared in batch])
-            return [self._record_key(session, prepared) for prepared in batch]
+            for prepared in batch:
+                outcomes.append(self._record_key(session, prepared))
+                if time.monotonic() >= until:
+                    break
+        return outcomes
 
     def _unchanged(self, prepared: PreparedKey) -> KeyOutcome:
         return KeyOutcome(prepared.key, (), prepared.existing, changed=False, run_id=None)

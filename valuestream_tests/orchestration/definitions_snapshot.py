@@ -33,7 +33,7 @@ def snapshot(folder: Path) -> dict[str, Any]:
 
 
 def _specs(defs: dg.Definitions) -> list[dg.AssetSpec]:
-    return sorted(defs.resolve_all_asset_specs(), key=lambda spec: spec.key.path)
+    return sorted(defs.resolve_all_asset_specs(), key=lambda spec: spec.key.to_user_string())
 
 
 def _asset(asset: dg.AssetsDefinition, spec: dg.AssetSpec) -> dict[str, Any]:

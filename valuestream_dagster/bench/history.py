@@ -18,7 +18,7 @@ from statistics import median
 from valuestream_dagster.bench.material import FIRST_DAY, ORDER_COLUMNS, daily_orders, deployment, lay_out
 
 SMALL, LARGE = 100, 5_000
-ROUNDS = 5
+ROUNDS = 3
 
 
 def measure(work: Path) -> dict[str, object]:

@@ -23,7 +23,7 @@ from valuestream_dagster.deployment import Deployment, attach_catalogue, open_de
 from valuestream_dagster.errors import WrongUse
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.rows import Publication
-from valuestream_dagster.orchestration.event_log import make_durable
+from valuestream_dagster.orchestration.event_log import kept_open, make_durable
 from valuestream_dagster.orchestration.names import BYTES_ONLY, asset_key
 from valuestream_dagster.publication.outcomes import KeyOutcome, PreparedKey
 from valuestream_dagster.publication.publish import Publisher
@@ -111,12 +111,13 @@ class ValueStreamIOManager(dg.ConfigurableIOManager):
     ) -> Iterator[KeyOutcome]:
         """Publish many keys; each ledger run's keys are logged as materialized once readers see them."""
         for visible in run.publish(keys, on_progress=lambda done, of: report_progress(publisher.feed.name, done, of)):
-            for outcome in visible:
-                if outcome.publication is not None:
-                    context.log_event(materialization(publisher.feed, outcome.publication))
-                yield outcome
+            with kept_open():
+                for outcome in visible:
+                    if outcome.publication is not None:
+                        context.log_event(materialization(publisher.feed, outcome.publication))
             make_durable(context.instance, context.run.run_id)
             publisher.mark_reported([o.publication for o in visible if o.publication is not None and o.changed])
+            yield from visible
 
     def load_input(self, context: dg.InputContext) -> Any:
         """A feed's rows, in the form that the parameter's annotation names.

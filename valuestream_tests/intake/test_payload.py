@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
 import pytest
@@ -239,6 +240,24 @@ def test_the_proof_cuts_large_files_into_blocks_at_row_ends_only(
         assert not is_plain(path, start=0, row=row, quote='"', threads=threads)
         path.write_text('plain,-5\n"never closed,6\n' + "plain,7\n" * 99)
         assert not is_plain(path, start=0, row=row, quote='"', threads=threads)
+
+
+_PIECES = st.sampled_from(["plain,1\n", '"a\n\nb",2\n', '"' + "\n" * 30 + '",3\n', '""",\n""",4\n', "x" * 70 + ",5\n", "\n"])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@given(pieces=st.lists(_PIECES, max_size=12), bad=st.sampled_from(["", "07,x\n", '"', "\n,6,\n"]))
+def test_the_proof_never_passes_over_a_bad_row_wherever_blocks_are_cut(threads: int, pieces: list[str], bad: str) -> None:
+    row = row_pattern(["VARCHAR", "INTEGER"], CsvFormat())
+    assert row is not None
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
+        patch.setattr("valuestream_dagster.intake.csv_proof.BLOCK_BYTES", 64)
+        path = Path(folder) / "rows.csv"
+        path.write_text("".join(pieces) + bad, newline="")
+        plain = is_plain(path, start=0, row=row, quote='"', threads=threads)
+    assert not (plain and bad)
+    # Whole rows that each fit in a block are always proven, so the fast way is really taken.
+    assert plain or bad or any(len(piece) > 32 for piece in pieces)
 
 
 @pytest.mark.usefixtures("both_ways")

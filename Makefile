@@ -37,10 +37,10 @@ lint: $(VENV)/.ready-dev
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto
 
 test-thorough: $(VENV)/.ready-dev
-	$(BIN)/pytest -m thorough
+	$(BIN)/pytest --numprocesses auto -m thorough
 
 bench: $(VENV)/.ready-dev
 	$(BIN)/python -m valuestream_dagster.bench

@@ -64,7 +64,8 @@ class ConfigurationFinding:
     instead: str = ""
 
     def __str__(self) -> str:
-        tail = f" Write: {self.instead}" if self.instead else ""
+        stop = "" if self.message.endswith((".", "?", "!")) else "."
+        tail = f"{stop} Write: {self.instead}" if self.instead else ""
         return f"{self.file}:{self.line}: {self.message}{tail}"
 
 

@@ -93,11 +93,7 @@ def _run(opened: Deployment, feed: Feed, only: str | None, progress: Progress | 
         applied = apply_feed(opened, feed, only=only, progress=progress)
     except dg.DagsterExecutionInterruptedError:
         raise KeyboardInterrupt from None
-    # Ctrl-C inside a step ends Dagster's run as a failed one and goes no further by itself.
-    sign = dg.DagsterExecutionInterruptedError.__name__
-    done.runs = applied.runs
-    done.failures = [failure for failure in applied.failures if sign not in failure]
-    done.interrupted = len(done.failures) < len(applied.failures)
+    done.runs, done.failures, done.interrupted = applied.runs, applied.failures, applied.interrupted
 
 
 def _since(opened: Deployment, feed: Feed, last: str | None) -> tuple[Receipt, ...]:

@@ -85,7 +85,7 @@ def paint(text: str, colour: str | None, *, error: bool = False) -> str:
     """Text in colour where it goes to a terminal whose owner wants colours."""
     stream = sys.stderr if error else sys.stdout
     plain = colour is None or not stream.isatty() or os.environ.get("NO_COLOR")
-    return text if plain else click.style(text, fg=_COLOURS.get(colour or "", colour))
+    return text if plain else click.style(text, fg=_COLOURS.get(colour or ""))
 
 
 def shown(text: str) -> str:
@@ -147,7 +147,7 @@ def report_error(
     code: str, message: str, next_step: str, *, as_json: bool, more: Mapping[str, object] | None = None
 ) -> None:
     """Say why a verb stopped: a sentence on stderr, and the document where one was asked for."""
-    click.echo(f"valuestream: {paint(shown(message), 'red', error=True)}", err=True)
+    click.echo(f"valuestream: {paint(shown(message), 'failed', error=True)}", err=True)
     if next_step:
         click.echo(shown(f"next: {next_step}"), err=True)
     if as_json:

@@ -35,8 +35,14 @@ class LedgerSession:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
-        self.read = LedgerReader(connection)
         self.write = LedgerWriter(connection)
+        self._reader = LedgerReader(connection)
+
+    @property
+    def read(self) -> LedgerReader:
+        """The questions; what was written before them is seen by them."""
+        self.write.flush()
+        return self._reader
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -44,7 +50,9 @@ class LedgerSession:
         self.connection.execute("BEGIN")
         try:
             yield
+            self.write.flush()
         except BaseException:
+            self.write.discard()
             self.connection.execute("ROLLBACK")
             raise
         try:
@@ -86,7 +94,9 @@ class DuckLedger:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with _turn(self.path.with_name(self.path.name + ".lock")), _attached(self.path) as connection:
             self._prepare(connection)
-            yield LedgerSession(connection)
+            session = LedgerSession(connection)
+            yield session
+            session.write.flush()
 
     def _prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Bring the schema to this program's version, in one transaction (V1: exclusive, since nobody else is in).
@@ -125,7 +135,8 @@ def _turn(lock: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-_ALIAS = "valuestream_ledger"
+# No source can bear this name, so that no schema of the catalogue, which is built beside the ledger, is taken for it.
+_ALIAS = "_valuestream_ledger"
 
 
 class _Kept(threading.local):

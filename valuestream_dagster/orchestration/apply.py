@@ -28,11 +28,12 @@ PASSES_LIMIT = 1_000
 
 @dataclass(slots=True)
 class Applied:
-    """What an apply did: Dagster run ids with whether they ended green, and why runs were red."""
+    """What an apply did: Dagster run ids with whether they ended green, why runs were red, and whether Ctrl-C ended it."""
 
     runs: list[tuple[str, bool]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     repaired: int = 0
+    interrupted: bool = False
 
 
 def apply_feed(
@@ -81,9 +82,11 @@ def apply_feed(
                 instance.add_dynamic_partitions(partitions_name(feed), new)
             registered = instance.get_dynamic_partitions(partitions_name(feed))
             for piece in ranges(registered, todo):
-                applied.runs.append(_run(instance, job, feed, piece, applied.failures))
+                _run(instance, job, feed, piece, applied)
                 done |= {key.text for key in piece}
-            if only:
+                if applied.interrupted:
+                    break
+            if only or applied.interrupted:
                 break
             plan = opened.plan(feed)
             keys = plan.claimable
@@ -109,12 +112,8 @@ def _job(opened: Deployment, feed: Feed) -> dg.JobDefinition:
 
 
 def _run(
-    instance: dg.DagsterInstance,
-    job: dg.JobDefinition,
-    feed: Feed,
-    keys: Sequence[SequenceKey],
-    failures: list[str],
-) -> tuple[str, bool]:
+    instance: dg.DagsterInstance, job: dg.JobDefinition, feed: Feed, keys: Sequence[SequenceKey], applied: Applied
+) -> None:
     """One Dagster run over a range; its log goes to the instance, not to this terminal."""
     result = job.execute_in_process(
         instance=instance,
@@ -124,5 +123,17 @@ def _run(
         tags={FEED_TAG: feed.name, **range_tags(keys)},
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
     )
-    failures.extend(why_failed(event) for event in result.all_events if event.is_step_failure)
-    return result.run_id, result.success
+    applied.runs.append((result.run_id, result.success))
+    for event in result.all_events:
+        # Ctrl-C inside a step ends Dagster's run as a failed one and goes no further by itself.
+        if event.is_step_failure and _was_interrupted(event):
+            applied.interrupted = True
+        elif event.is_step_failure:
+            applied.failures.append(why_failed(event))
+
+
+def _was_interrupted(event: dg.DagsterEvent) -> bool:
+    error = event.step_failure_data.error
+    while error is not None and error.cls_name != dg.DagsterExecutionInterruptedError.__name__:
+        error = error.cause
+    return error is not None

@@ -9,36 +9,36 @@ that Dagster has them. With another storage (PostgreSQL) nothing here does anyth
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import sqlalchemy
-from dagster._core.storage.event_log.sqlite import sqlite_event_log
-from sqlalchemy.engine import Engine
+from sqlalchemy import event
+from sqlalchemy.engine import Connection, Dialect, Engine
 
 
 @contextmanager
 def kept_open() -> Iterator[None]:
-    """Let the SQLite event log keep one engine per file for the length of a block, and let single events go to disk unhurried.
+    """Hold the log's files open and its statements compiled for the length of a block, and let single events go to disk unhurried.
 
-    Dagster offers no setting for it, so the function by which its storage makes engines is replaced meanwhile, in this process
-    alone. A test notices when Dagster makes them in another way; then a run is slower, and otherwise the same. Inside of
-    another such block it does nothing.
+    Dagster offers no setting for it, so SQLAlchemy's own events do it for every SQLite engine that this process makes meanwhile.
+    Inside of another such block it does nothing.
     """
-    engines, names = _Engines(), vars(sqlite_event_log)
-    original = names.get("create_engine")
-    if original is None or isinstance(getattr(original, "__self__", None), _Engines):
+    if event.contains(Engine, "do_connect", _KEPT.connect):
         yield
         return
-    names["create_engine"] = engines.of
+    event.listen(Engine, "do_connect", _KEPT.connect)
+    event.listen(Engine, "engine_connect", _KEPT.share)
     try:
         yield
     finally:
-        names["create_engine"] = original
-        engines.close()
+        event.remove(Engine, "engine_connect", _KEPT.share)
+        event.remove(Engine, "do_connect", _KEPT.connect)
+        _KEPT.close()
 
 
 def make_durable(instance: dg.DagsterInstance, run_id: str | None = None) -> None:
@@ -55,26 +55,56 @@ def make_durable(instance: dg.DagsterInstance, run_id: str | None = None) -> Non
             os.close(descriptor)
 
 
-class _Engines:
-    """One engine with a pool of connections per SQLite file."""
+class _KeptConnection(sqlite3.Connection):
+    """Goes back to the idle ones when SQLAlchemy closes it: closing the last connection to a file folds its log back."""
+
+    idle: list[_KeptConnection]
+
+    def close(self) -> None:
+        """Leave nothing unfinished; ``let_go`` is what closes it."""
+        self.rollback()
+        self.idle.append(self)
+
+    def let_go(self) -> None:
+        """Close it."""
+        super().close()
+
+
+class _Kept:
+    """The connections per SQLite file that nobody uses just now, and one set of compiled statements for all engines."""
 
     def __init__(self) -> None:
-        self._engines: dict[str, Engine] = {}
+        self._idle: defaultdict[str, list[_KeptConnection]] = defaultdict(list)
+        self._dialect: Dialect | None = None
+        self._compiled: dict[Any, Any] = {}
 
-    def of(self, url: str, *, connect_args: Mapping[str, Any] | None = None, **_no_pool: object) -> Engine:
-        """The file's engine; its connections outlive Dagster's use of them, because closing the last one folds the log back."""
-        if url not in self._engines:
-            engine = self._engines[url] = sqlalchemy.create_engine(url, connect_args=dict(connect_args or {}))
-            # Dagster disposes of an engine after each use, which would empty the pool.
-            engine.dispose = lambda *_: None  # type: ignore[method-assign]
-            sqlalchemy.event.listen(engine, "connect", _unhurried)
-        return self._engines[url]
+    def connect(self, dialect: Dialect, _record: object, place: list[Any], options: dict[str, Any]) -> Any:
+        """A connection for an engine that wants to make one; None lets another kind of database make its own."""
+        if dialect.name != "sqlite" or not place or ":memory:" in str(place[0]):
+            return None
+        idle = self._idle[str(place[0])]
+        try:
+            return idle.pop()
+        except IndexError:
+            connection = sqlite3.connect(
+                *place, **{**options, "check_same_thread": False}, factory=_KeptConnection
+            )
+            connection.idle = idle
+            connection.execute("PRAGMA synchronous = NORMAL")
+            return connection
+
+    def share(self, connection: Connection) -> None:
+        """Let statements be compiled once, not once per engine: engines of one kind of database compile alike."""
+        if connection.dialect.name == "sqlite":
+            self._dialect = self._dialect or connection.dialect
+            connection.dialect = self._dialect
+            connection.execution_options(compiled_cache=self._compiled)
 
     def close(self) -> None:
         """Let go of the files, which folds their logs back and forces them to disk."""
-        for engine in self._engines.values():
-            engine.pool.dispose()
+        while self._idle:
+            for connection in self._idle.popitem()[1]:
+                connection.let_go()
 
 
-def _unhurried(connection: Any, _record: object) -> None:
-    connection.execute("PRAGMA synchronous = NORMAL")
+_KEPT = _Kept()

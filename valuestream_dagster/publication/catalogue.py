@@ -121,7 +121,7 @@ def record_feed_version(session: LedgerSession, feed: Feed, at: datetime) -> boo
 
 
 def catalogue_state(path: Path, by: duckdb.DuckDBPyConnection | None = None) -> tuple[int, Path] | None:
-    """Generation and store folder of the published catalogue, or None where there is none that can be read.
+    """Generation and store folder of the published catalogue, or None where it is to be built anew (none, or a feed is withheld).
 
     Args:
         path: the catalogue.
@@ -136,7 +136,7 @@ def catalogue_state(path: Path, by: duckdb.DuckDBPyConnection | None = None) -> 
             return None
         try:
             generation, store = connection.execute(
-                "SELECT generation, store FROM published.valuestream._catalogue"
+                "SELECT generation, store FROM published.valuestream._catalogue WHERE complete"
             ).fetchall()[0]
         except (duckdb.Error, IndexError):
             return None
@@ -161,7 +161,7 @@ def _build(
         connection.execute(
             f"""CREATE TABLE {_NEW}.valuestream._catalogue AS
                 SELECT {generation} AS generation, {_text(store)} AS store,
-                       TIMESTAMP '{built_at:%Y-%m-%d %H:%M:%S}' AS built_at"""
+                       TIMESTAMP '{built_at:%Y-%m-%d %H:%M:%S}' AS built_at, true AS complete"""
         )
         connection.execute(f"CREATE TABLE {_NEW}.valuestream._visible AS {_VISIBLE}")
         for table in exported:
@@ -177,7 +177,11 @@ def _build(
         for name, sql in _PUBLIC_VIEWS.items():
             connection.execute(f"CREATE VIEW {_NEW}.valuestream.{name} AS {sql}")
         for feed, shape in shapes.items():
-            _create_feed_views(connection, feed, shape, files.get(feed, []), store)
+            try:
+                _create_feed_views(connection, feed, shape, files.get(feed, []), store)
+            except (duckdb.IOException, duckdb.InvalidInputException) as error:
+                _create_views_that_refuse(connection, feed, shape, error)
+                connection.execute(f"UPDATE {_NEW}.valuestream._catalogue SET complete = false")
     finally:
         connection.execute(f'USE "{home}".main')
         connection.execute(f"DETACH {_NEW}")
@@ -224,6 +228,18 @@ def _create_feed_views(
     )
 
 
+def _create_views_that_refuse(
+    connection: duckdb.DuckDBPyConnection, feed: str, shape: Shape, error: duckdb.Error
+) -> None:
+    """A feed one of whose files is lost or damaged is not shown in part; it says what is wrong, and the other feeds are shown."""
+    schema, dataset = feed.split("/", 1)
+    first = str(error).splitlines()[0]
+    refusal = f"{feed}: a published file cannot be read ({first}). Restore it, then run: valuestream apply {feed}"
+    for name, provenance in ((dataset, False), (f"{dataset}__all", True)):
+        rows = _rows(shape.columns, [], provenance=provenance, condition=f"error({_text(refusal)}) IS NULL")
+        connection.execute(f"CREATE OR REPLACE VIEW {_NEW}.{_name(schema)}.{_name(name)} AS {rows}")
+
+
 def _chain(shape: Shape, files: Sequence[tuple[str, int, int, str]], store: Path) -> str:
     """Newest full and the deltas after it: the last word on each key wins, deletes before upserts (ruling 8)."""
     baseline = max((ordinal for kind, ordinal, _, _ in files if kind == "full"), default=None)
@@ -243,12 +259,12 @@ def _chain(shape: Shape, files: Sequence[tuple[str, int, int, str]], store: Path
         WHERE changes._seq = latest._latest AND changes._op <> 'D'"""
 
 
-def _rows(columns: Sequence[Column], paths: Sequence[str], *, provenance: bool) -> str:
-    """The rows of some files, cast to the declared columns; no rows where there is no file."""
+def _rows(columns: Sequence[Column], paths: Sequence[str], *, provenance: bool, condition: str = "false") -> str:
+    """The rows of some files, cast to the declared columns; no rows where there is no file, or what the condition says."""
     extra = [("_key", "VARCHAR"), ("_kind", "VARCHAR"), ("_seq", "BIGINT"), ("_op", "VARCHAR")] if provenance else []
     wanted = [(column.name, column.type) for column in columns] + extra
     if not paths:
-        return "SELECT " + ", ".join(f"CAST(NULL AS {kind}) AS {_name(name)}" for name, kind in wanted) + " WHERE false"
+        return "SELECT " + ", ".join(f"CAST(NULL AS {kind}) AS {_name(name)}" for name, kind in wanted) + f" WHERE {condition}"
     casts = ", ".join(f"CAST({_name(name)} AS {kind}) AS {_name(name)}" for name, kind in wanted)
     # A column that no file has yet is NULL: the second branch is empty and only adds names.
     names = ", ".join(f"NULL AS {_name(name)}" for name, _ in wanted)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -470,6 +471,29 @@ def test_a_catalogue_that_cannot_be_written_is_a_store_failure_and_the_ledger_go
     assert shelf.session.read.receipts(None, 1) == ()
     shelf.path.rmdir()
     assert shelf.rows() == []
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"no parquet")], ids=["lost", "damaged"])
+def test_a_lost_file_withholds_its_own_feed_alone_and_is_shown_again_when_it_is_back(
+    shelf: Shelf, damage: Callable[[Path], object]
+) -> None:
+    other = Shelf(shelf.root, shelf.session, replace(PERIODS, dataset="others"))
+    other.put(1, [(7, "7.00", "U")])
+    shelf.put(1, [(1, "1.00", "U")])
+    shelf.put(2, [(2, "2.00", "U")])
+    (file,) = (shelf.store / "published" / "acme" / "orders").glob("2-*.parquet")
+    kept = file.read_bytes()
+    damage(file)
+    shelf.publish()
+    for view in ("orders", "orders__all"):
+        with pytest.raises(duckdb.Error, match="acme/orders: a published file cannot be read"):
+            shelf.ask(f"SELECT * FROM acme.{view}")
+    assert shelf.ask("SELECT id FROM acme.others") == [(7,)]
+    assert catalogue_state(shelf.path) is None  # so that the next command builds it again
+    file.write_bytes(kept)
+    shelf.publish()
+    assert shelf.ask("SELECT id FROM acme.orders ORDER BY id") == [(1,), (2,)]
+    assert catalogue_state(shelf.path) is not None
 
 
 def test_publishing_leaves_the_ledger_as_its_sessions_home(shelf: Shelf) -> None:

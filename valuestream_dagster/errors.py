@@ -54,6 +54,12 @@ class WrongUse(ValueStreamError):
     exit_code = 2
 
 
+def with_instead(message: str, instead: str) -> str:
+    """A refusal of configuration, and behind it what to write."""
+    stop = "" if message.endswith((".", "?", "!")) else "."
+    return f"{message}{stop} Write: {instead}" if instead else message
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigurationFinding:
     """One thing wrong in one YAML file, with the line (from 1) and what to write instead."""
@@ -64,9 +70,7 @@ class ConfigurationFinding:
     instead: str = ""
 
     def __str__(self) -> str:
-        stop = "" if self.message.endswith((".", "?", "!")) else "."
-        tail = f"{stop} Write: {self.instead}" if self.instead else ""
-        return f"{self.file}:{self.line}: {self.message}{tail}"
+        return f"{self.file}:{self.line}: {with_instead(self.message, self.instead)}"
 
 
 class ConfigurationInvalid(ValueStreamError):

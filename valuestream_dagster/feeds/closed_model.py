@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NoReturn, Self
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import ErrorDetails, InitErrorDetails
 
-from valuestream_dagster.errors import ConfigurationFinding
+from valuestream_dagster.errors import ConfigurationFinding, with_instead
 from valuestream_dagster.feeds.yaml_source import Place, YamlDocument
 
 _SHAPES = {
@@ -44,7 +44,7 @@ class Sentence(ValueError):
     """A refusal in people's words; an object, so that Dagster can raise pydantic's error anew and say the same."""
 
     def __init__(self, message: str, instead: str = "") -> None:
-        super().__init__(f"{message} Write: {instead}" if instead else message)
+        super().__init__(with_instead(message, instead))
         self.message = message
         self.instead = instead
 

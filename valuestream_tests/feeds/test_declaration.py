@@ -38,7 +38,7 @@ def test_a_feed_that_says_everything_is_right() -> None:
 def test_an_unknown_field_names_its_line_and_the_nearest_known_one() -> None:
     found = findings(SMALLEST.replace("columns:", "colums:"))
     assert "feeds/x.yaml:4: unknown field `colums`; did you mean `columns`? Write: columns" in found
-    assert "feeds/x.yaml:1: the field `columns` is missing Write: columns: ..." in found
+    assert "feeds/x.yaml:1: the field `columns` is missing. Write: columns: ..." in found
     assert "unknown field `zzz`" in _only(_with("zzz: 1"))
     assert "unknown field `grace_minute`; did you mean `grace_minutes`?" in _only(
         _with('expect: {due: "04:00", grace_minute: 5}')
@@ -114,7 +114,7 @@ def test_what_is_designed_and_not_built_is_refused_by_name(line: str, name: str)
         ("completion: {kind: manifest, seconds: 3}", "has no options"),
         ("completion: {}", "completion needs a kind"),
         ("sequence: {cadence: dayly}", "did you mean `daily`?"),
-        ("sequence: {timezone: Europe/Brusels}", "no time zone `Europe/Brusels` Write: Europe/Brussels"),
+        ("sequence: {timezone: Europe/Brusels}", "no time zone `Europe/Brusels`. Write: Europe/Brussels"),
         ("sequence: {timezone: Europe}", "no time zone `Europe`"),
         ("sequence: {timezone: ../../etc/passwd}", "no time zone"),
         ("sequence: {step: 2}", "`step` is for integer keys"),
@@ -127,7 +127,7 @@ def test_what_is_designed_and_not_built_is_refused_by_name(line: str, name: str)
         ("sequence: {baseline: full}", "only a chain begins with a full"),
         ("sequence: {continuity: required, baseline: full}", "only a chain begins with a full"),
         ("sequence: daily", "here must stand a mapping"),
-        ("expect: {due: 4h}", '`4h` is no due time Write: "04:00"'),
+        ("expect: {due: 4h}", '`4h` is no due time. Write: "04:00"'),
         ("expect: {grace_minutes: 5}", "the field `due` is missing"),
         ("expect: {due: '04:00', grace_minutes: -1}", "greater than or equal to 0"),
         ("expect: {due: 'day 3 12:00'}", "`day N` is for keys of a month or longer; these are daily"),
@@ -144,7 +144,7 @@ def test_what_is_designed_and_not_built_is_refused_by_name(line: str, name: str)
         ("columns: {a: }", "`columns.a` must be text"),
         ("key: [order]", "`order` is no declared column"),
         ("key: [order_id, order_id]", "`order_id` stands twice"),
-        ("controls: {totals: [amout]}", "`amout` is no declared column Write: amount"),
+        ("controls: {totals: [amout]}", "`amout` is no declared column. Write: amount"),
         ("columns: {a: DATE}\ncontrols: {totals: [a]}", "`a` is DATE, which has no exact total"),
         ("columns: {a: DOUBLE}\ncontrols: {totals: [a]}", "`a` is DOUBLE, which has no exact total"),
         ('delete_when: "x = 1"', "only rows of a chain can remove others"),

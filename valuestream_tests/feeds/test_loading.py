@@ -78,7 +78,7 @@ def test_two_feeds_of_one_name_are_refused(folder: Path) -> None:
     _write(folder, "b.yaml", "# second\n" + SMALLEST)
     assert _findings(folder) == [
         "feeds/b.yaml:2: the feed acme/orders has the same name as acme/orders in feeds/a.yaml"
-        " Write: another source or dataset"
+        ". Write: another source or dataset"
     ]
 
 
@@ -88,7 +88,7 @@ def test_names_equal_but_for_case_are_refused(folder: Path) -> None:
     _write(folder, "c.yaml", SMALLEST.replace("acme", "ACME").replace("orders", "returns"))
     first, second = _findings(folder)
     assert "the same name but for case as acme/orders" in first
-    assert "the source `ACME` is `acme` in feeds/a.yaml, equal but for case Write: source: acme" in second
+    assert "the source `ACME` is `acme` in feeds/a.yaml, equal but for case. Write: source: acme" in second
 
 
 def test_a_source_that_is_the_catalogues_own_name_is_refused(folder: Path) -> None:

@@ -91,7 +91,7 @@ def test_the_field_named_null_may_stand_bare() -> None:
 def test_a_key_twice_is_refused_with_both_lines() -> None:
     assert (
         _messages("a: 1\nb: 2\na: 3\n")
-        == "feeds/x.yaml:3: `a` stands twice here; the first is on line 1 Write: `a` once"
+        == "feeds/x.yaml:3: `a` stands twice here; the first is on line 1. Write: `a` once"
     )
 
 

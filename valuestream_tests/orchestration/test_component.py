@@ -178,7 +178,7 @@ def test_a_component_may_name_its_deployment_and_take_values_from_the_environmen
     [
         ("colums: {id: BIGINT}", "unknown field `colums`"),
         ("mode: periodical", "`periodical` is no value of `mode`; did you mean `periods`?"),
-        ("controls: {totals: [amuont]}", "`amuont` is no declared column Write: amount"),
+        ("controls: {totals: [amuont]}", "`amuont` is no declared column. Write: amount"),
         ("retired: true", "`retired` is part of the design and not built in this version"),
         ("description: NO", "text (in quotes where YAML would read something else)"),
         ("tags: {region: NO}", "text (in quotes where YAML would read something else)"),

@@ -54,6 +54,13 @@ class WrongUse(ValueStreamError):
     exit_code = 2
 
 
+def is_interrupt(name: str, message: str) -> bool:
+    """Whether an exception of this class and text is Ctrl-C: Python's, Dagster's, or DuckDB's, which is a RuntimeError."""
+    return name in {"KeyboardInterrupt", "DagsterExecutionInterruptedError", "InterruptException"} or (
+        name == "RuntimeError" and "Query interrupted" in message
+    )
+
+
 def with_instead(message: str, instead: str) -> str:
     """A refusal of configuration, and behind it what to write."""
     stop = "" if message.endswith((".", "?", "!")) else "."

@@ -11,7 +11,7 @@ import click
 
 from valuestream_dagster.cli import act, look
 from valuestream_dagster.cli.options import program_deployment
-from valuestream_dagster.cli.output import INTERRUPTED, report_error, report_exception
+from valuestream_dagster.cli.output import report_exception, report_interrupt
 from valuestream_dagster.cli.pack import pack
 
 BROKEN_PIPE = 141  # as the shell reports a program that died of SIGPIPE
@@ -57,8 +57,7 @@ class Program(click.Group):
         try:
             return int(super().main(given, prog_name, complete_var, standalone_mode=False, **extra) or 0)
         except click.Abort:
-            report_error("interrupted", "interrupted.", "run it again; what was recorded is kept.", as_json=as_json)
-            return INTERRUPTED
+            return report_interrupt(as_json=as_json)
         except Exception as error:  # noqa: BLE001 - the outermost frame: what reaches it becomes a sentence
             return report_exception(error, as_json=as_json)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from valuestream_dagster.errors import ConfigurationInvalid, ValueStreamError
+from valuestream_dagster.errors import ConfigurationInvalid, ValueStreamError, is_interrupt
 
 NOW_VARIABLE = "VALUESTREAM_NOW"
 TRACEBACK_VARIABLE = "VALUESTREAM_TRACEBACK"
@@ -154,6 +154,12 @@ def report_error(
         Output(as_json=True).document({"error": {"code": code, "message": message, "next": next_step, **(more or {})}})
 
 
+def report_interrupt(*, as_json: bool) -> int:
+    """Say that Ctrl-C ended a verb; the exit code."""
+    report_error("interrupted", "interrupted.", "run it again; what was recorded is kept.", as_json=as_json)
+    return INTERRUPTED
+
+
 def report_exception(error: Exception, *, as_json: bool) -> int:
     """Say what stopped a verb, whose fault it is, and what to do; returns the exit code. Never a traceback unasked."""
     if os.environ.get(TRACEBACK_VARIABLE) and not isinstance(error, click.ClickException):
@@ -178,6 +184,8 @@ def report_exception(error: Exception, *, as_json: bool) -> int:
                 as_json=as_json,
             )  # fmt: skip
             return 1
+        case _ if is_interrupt(type(error).__name__, str(error)):
+            return report_interrupt(as_json=as_json)
         case _:
             said = " ".join(str(error).split())
             report_error(

@@ -9,7 +9,7 @@ import dagster as dg
 
 from valuestream_dagster.core.sequence import SequenceKey
 from valuestream_dagster.deployment import Deployment
-from valuestream_dagster.errors import NotApplied
+from valuestream_dagster.errors import NotApplied, is_interrupt
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.rows import Receipt
 from valuestream_dagster.orchestration.assets import build_asset, why_failed
@@ -134,6 +134,6 @@ def _run(
 
 def _was_interrupted(event: dg.DagsterEvent) -> bool:
     error = event.step_failure_data.error
-    while error is not None and error.cls_name != dg.DagsterExecutionInterruptedError.__name__:
+    while error is not None and not is_interrupt(error.cls_name or "", error.message):
         error = error.cause
     return error is not None

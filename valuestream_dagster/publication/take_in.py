@@ -59,6 +59,8 @@ class Intake:
             return self._try(arrival, name)
         except (ObjectChanged, ObjectMissing) as error:
             return self._provisional(arrival, Incomplete((error.message,)))
+        except duckdb.InterruptException:
+            raise  # Ctrl-C is nobody's failure
         except (ValueStreamError, OSError, MemoryError, duckdb.Error) as error:
             return PreparedArrival(arrival, Incomplete(()), None, failure=in_words(error))
 

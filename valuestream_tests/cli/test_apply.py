@@ -5,6 +5,9 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -171,3 +174,22 @@ def test_ctrl_c_in_the_middle_keeps_what_is_done_and_stops_before_the_next_feed(
     assert "acme/parcels" not in result.stdout
     monkeypatch.undo()
     assert shop.json("apply")["applied"]
+
+
+@pytest.mark.parametrize("after", [1, 12])
+def test_ctrl_c_at_any_moment_is_no_error_and_no_traceback_and_the_next_apply_goes_on(shop: Shop, after: int) -> None:
+    days = [f"2026-09-{day:02}" for day in range(1, 31)]
+    for day in days:
+        shop.deliver(day)
+    program = [sys.executable, "-c", "from valuestream_dagster.cli.main import main; main()", "-d", str(shop.path), "apply"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        while len(list((shop.path / "state").rglob("*.parquet"))) < after and running.poll() is None:
+            time.sleep(0.01)
+        running.send_signal(signal.SIGINT)
+        out, errors = running.communicate()
+    assert running.returncode == 130, out + errors
+    assert "Traceback" not in errors
+    assert "internal error" not in out + errors
+    shop.json("apply")
+    (feed,) = shop.json("status")["feeds"]
+    assert (feed["position"], feed["applied"], feed["failed"]) == (days[-1], 30, [])

@@ -8,8 +8,8 @@ reader that opened it for writing would block the others (decision 0003).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
@@ -154,37 +154,66 @@ def _build(
     built_at: datetime,
 ) -> None:
     connection = session.connection
+    files = _visible_files(session)
+    shapes = {feed: shape_from_json(shape) for feed, (_, shape) in session.read.feed_shapes().items()}
     home = connection.execute("SELECT current_database()").fetchall()[0][0]
     connection.execute(f"ATTACH {_text(temporary)} AS {_NEW} (STORAGE_VERSION '{_STORAGE_VERSION}')")
     try:
-        connection.execute(f"CREATE SCHEMA {_NEW}.valuestream")
-        connection.execute(
-            f"""CREATE TABLE {_NEW}.valuestream._catalogue AS
-                SELECT {generation} AS generation, {_text(store)} AS store,
-                       TIMESTAMP '{built_at:%Y-%m-%d %H:%M:%S}' AS built_at, true AS complete"""
-        )
-        connection.execute(f"CREATE TABLE {_NEW}.valuestream._visible AS {_VISIBLE}")
-        for table in exported:
-            connection.execute(
-                f"""CREATE TABLE {_NEW}.valuestream._tail_{table.name} AS
-                    SELECT rowid AS _row, * FROM {table.name} WHERE rowid >= {table.tail_from}"""
-            )
-        files = _visible_files(session)
-        shapes = {feed: shape_from_json(shape) for feed, (_, shape) in session.read.feed_shapes().items()}
+        # One transaction for many statements, because each one's end is forced to disk.
+        with _transaction(connection):
+            _create_ledger_views(connection, exported, store, generation, built_at)
         connection.execute(f"USE {_NEW}.main")
-        for table in exported:
-            connection.execute(f"CREATE VIEW {_NEW}.valuestream._{table.name} AS {_raw_rows(table)}")
-        for name, sql in _PUBLIC_VIEWS.items():
-            connection.execute(f"CREATE VIEW {_NEW}.valuestream.{name} AS {sql}")
         for feed, shape in shapes.items():
             try:
-                _create_feed_views(connection, feed, shape, files.get(feed, []), store)
+                with _transaction(connection):
+                    _create_feed_views(connection, feed, shape, files.get(feed, []), store)
             except (duckdb.IOException, duckdb.InvalidInputException) as error:
-                _create_views_that_refuse(connection, feed, shape, error)
-                connection.execute(f"UPDATE {_NEW}.valuestream._catalogue SET complete = false")
+                with _transaction(connection):
+                    _create_views_that_refuse(connection, feed, shape, error)
+                    connection.execute(f"UPDATE {_NEW}.valuestream._catalogue SET complete = false")
     finally:
         connection.execute(f'USE "{home}".main')
         connection.execute(f"DETACH {_NEW}")
+
+
+@contextmanager
+def _transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    connection.execute("BEGIN")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _create_ledger_views(
+    connection: duckdb.DuckDBPyConnection,
+    exported: Sequence[ExportedTable],
+    store: Path,
+    generation: int,
+    built_at: datetime,
+) -> None:
+    """The ledger's own rows: what is visible, the exported segments with the rows after them, and the public views of these."""
+    connection.execute(f"CREATE SCHEMA {_NEW}.valuestream")
+    connection.execute(
+        f"""CREATE TABLE {_NEW}.valuestream._catalogue AS
+            SELECT {generation} AS generation, {_text(store)} AS store,
+                   TIMESTAMP '{built_at:%Y-%m-%d %H:%M:%S}' AS built_at, true AS complete"""
+    )
+    connection.execute(f"CREATE TABLE {_NEW}.valuestream._visible AS {_VISIBLE}")
+    for table in exported:
+        connection.execute(
+            f"""CREATE TABLE {_NEW}.valuestream._tail_{table.name} AS
+                SELECT rowid AS _row, * FROM {table.name} WHERE rowid >= {table.tail_from}"""
+        )
+    home = connection.execute("SELECT current_database()").fetchall()[0][0]
+    connection.execute(f"USE {_NEW}.main")
+    for table in exported:
+        connection.execute(f"CREATE VIEW {_NEW}.valuestream._{table.name} AS {_raw_rows(table)}")
+    for name, sql in _PUBLIC_VIEWS.items():
+        connection.execute(f"CREATE VIEW {_NEW}.valuestream.{name} AS {sql}")
+    connection.execute(f'USE "{home}".main')
 
 
 def _visible_files(session: LedgerSession) -> dict[str, list[tuple[str, int, int, str]]]:
@@ -234,10 +263,11 @@ def _create_views_that_refuse(
     """A feed one of whose files is lost or damaged is not shown in part; it says what is wrong, and the other feeds are shown."""
     schema, dataset = feed.split("/", 1)
     first = str(error).splitlines()[0]
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_NEW}.{_name(schema)}")
     refusal = f"{feed}: a published file cannot be read ({first}). Restore it, then run: valuestream apply {feed}"
     for name, provenance in ((dataset, False), (f"{dataset}__all", True)):
         rows = _rows(shape.columns, [], provenance=provenance, condition=f"error({_text(refusal)}) IS NULL")
-        connection.execute(f"CREATE OR REPLACE VIEW {_NEW}.{_name(schema)}.{_name(name)} AS {rows}")
+        connection.execute(f"CREATE VIEW {_NEW}.{_name(schema)}.{_name(name)} AS {rows}")
 
 
 def _chain(shape: Shape, files: Sequence[tuple[str, int, int, str]], store: Path) -> str:

@@ -118,10 +118,12 @@ def look(
         StoreFailure: the place cannot be listed.
     """
     listing = landing.list()
-    selected = select(listing, feed.include, feed.exclude)
-    by_path = Listing(listing, [stat.path for stat in selected])
     changed, owners = news([(stat.path, stat.stamp) for stat in listing])
     wanted = changed | owners | frozenset(again)
+    if not wanted:  # most looks: the rest would cost as much as the listing itself
+        return Look(frozenset(stat.path for stat in listing), absent=landing.absent())
+    selected = select(listing, feed.include, feed.exclude)
+    by_path = Listing(listing, [stat.path for stat in selected])
     arrivals: list[Arrival] = []
     unusable: list[UnusableArrival] = []
     foreign: list[ObjectStat] = []

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
+from threading import Barrier
 
 import duckdb
 import pytest
@@ -15,7 +17,7 @@ from valuestream_dagster.core.decision import Verdict
 from valuestream_dagster.core.sequence import IntegerSequence
 from valuestream_dagster.errors import LedgerFailure, LedgerTooNew
 from valuestream_dagster.ledger.duck import MIGRATIONS, SCHEMA_VERSION, DuckLedger
-from valuestream_tests.builders import Book, Clock
+from valuestream_tests.builders import NOON, Book, Clock
 
 KEY = IntegerSequence().at(1)
 
@@ -125,6 +127,39 @@ def test_a_session_that_ends_badly_lets_the_next_one_in(ledger: DuckLedger) -> N
     with pytest.raises(KeyboardInterrupt), ledger.session():
         raise KeyboardInterrupt
     assert _receipts(ledger) == 0
+
+
+def test_what_a_rolled_back_transaction_wanted_to_write_is_not_written_by_the_next_one(ledger: DuckLedger) -> None:
+    with ledger.session() as session:
+        with pytest.raises(RuntimeError), session.transaction():
+            session.write.run_end("lost", "acme/orders", "ok", NOON)
+            raise RuntimeError
+        with session.transaction():
+            session.write.run_end("kept", "acme/orders", "ok", NOON)
+    with ledger.session() as session:
+        assert session.connection.execute("SELECT run_id FROM run_ends").fetchall() == [("kept",)]
+
+
+def test_threads_use_ledgers_of_their_own_at_the_same_time(tmp_path: Path) -> None:
+    ledgers = [DuckLedger(tmp_path / str(number) / "ledger.duckdb", now=Clock()) for number in range(2)]
+    together = Barrier(2, timeout=60)
+
+    def write(number: int) -> list[tuple[str]]:
+        with ledgers[number].session() as session:
+            together.wait()  # both are open now
+            with session.transaction():
+                session.write.run_end(f"of {number}", "acme/orders", "ok", NOON)
+            together.wait()
+            return session.connection.execute("SELECT run_id FROM run_ends").fetchall()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(write, range(2))) == [[("of 0",)], [("of 1",)]]
+
+
+def test_between_sessions_the_file_is_free_for_any_other_program(ledger: DuckLedger) -> None:
+    assert _receipts(ledger) == 0
+    script = f"import duckdb; duckdb.connect({str(ledger.path)!r}).execute('SELECT 1')"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_a_ledger_that_another_program_holds_is_a_failure_that_says_so(ledger: DuckLedger) -> None:

@@ -1,4 +1,4 @@
-"""Asking the ledger: every answer is derived from the newest rows, and returned as values. Nothing is written here.
+"""Asking the ledger what decisions rest on: every answer is derived from the newest rows. Nothing is written here.
 
 Cost: each question scans the columns it needs of one or two tables, filtered by feed; 100,000 deliveries are a few
 milliseconds. No answer grows with history, save where a list of visible files is what is asked for.
@@ -6,72 +6,21 @@ milliseconds. No answer grows with history, save where a list of visible files i
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any
-
-import duckdb
 
 from valuestream_dagster.core.continuity import Epoch, SliceState
 from valuestream_dagster.core.decision import Applied, Bound, KeyHistory, Verdict
-from valuestream_dagster.core.manifest import Digest, Kind, SealedFile
+from valuestream_dagster.core.manifest import Digest, Kind
 from valuestream_dagster.core.sequence import SequenceKey
-from valuestream_dagster.ledger.rows import (
-    FeedSummary,
-    KeyRecord,
-    OpenRejection,
-    Publication,
-    PublishedFile,
-    Receipt,
-    RunRow,
-)
-
-# A rejection is open until a delivery of the same key and at least its revision is found good after it, or a higher
-# revision at any time; one whose key could not be read, until its manifest object is read again. A kind or revision that
-# could not be read may be any.
-_OPEN_REJECTIONS = """
-    SELECT r.manifest, r.key, r.ordinal, r.kind, r.revision, r.code, r.detail, r.rowid AS row
-    FROM receipts r
-    WHERE r.feed = $feed AND r.verdict = 'rejected'
-      AND NOT EXISTS (
-        SELECT 1 FROM receipts s WHERE s.feed = r.feed AND s.key = r.key AND (r.kind IS NULL OR s.kind = r.kind)
-          AND s.verdict IN ('accepted', 'duplicate')
-          AND (s.revision > r.revision OR (s.rowid > r.rowid AND s.revision >= coalesce(r.revision, 0))))
-      AND NOT EXISTS (
-        SELECT 1 FROM receipts s
-        WHERE s.feed = r.feed AND s.manifest = r.manifest AND s.rowid > r.rowid AND s.verdict <> 'waiting')
-    ORDER BY row"""
-
-# A conflict is open until a higher revision of its identity is accepted (ruling 4).
-_OPEN_CONFLICTS = """
-    SELECT e.kind, e.key, e.ordinal, e.revision, e.digest
-    FROM slice_events e
-    WHERE e.feed = $feed AND e.state = 'conflict'
-      AND NOT EXISTS (
-        SELECT 1 FROM good_publications p
-        WHERE p.feed = e.feed AND p.kind = e.kind AND p.key = e.key AND p.revision > e.revision)"""
-
-# Slices of the newest epoch. What happened before the first was recorded (0, or the 1 that a declared baseline implies)
-# belongs to the first.
-_IN_NEWEST_EPOCH = "greatest(epoch, 1) = coalesce((SELECT max(epoch) FROM epochs WHERE feed = $feed), 1)"
-
-_PUBLICATION_COLUMNS = (
-    "publication_id, feed, kind, key, ordinal, revision, digest, computation_hash, run_id, rows, bytes, totals, "
-    "previous_key, position, epoch, published_at"
-)
+from valuestream_dagster.ledger.asking import IN_NEWEST_EPOCH, OPEN_CONFLICTS, OPEN_REJECTIONS
+from valuestream_dagster.ledger.reporting import LedgerReports
+from valuestream_dagster.ledger.rows import KeyRecord, Publication, RunRow
 
 
-class LedgerReader:
-    """Questions and their answers."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
-
-    def _rows(self, sql: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        rows = self._connection.execute(sql, parameters).fetchall()
-        return [tuple(v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for v in row) for row in rows]
+class LedgerReader(LedgerReports):
+    """All questions and their answers: those that decisions rest on, and, by its base, those that people have."""
 
     # --- discovery -------------------------------------------------------------------------------------------------
 
@@ -159,7 +108,7 @@ class LedgerReader:
         }
         conflicts: dict[tuple[str, str], list[Bound]] = defaultdict(list)
         for kind, key, _, revision, digest in self._rows(
-            _OPEN_CONFLICTS + " AND e.key IN (SELECT unnest($keys))", **asked
+            OPEN_CONFLICTS + " AND e.key IN (SELECT unnest($keys))", **asked
         ):
             conflicts[key, kind].append(Bound(revision, Digest(digest)))
         states = self._states(asked, {key for key, _ in conflicts})
@@ -183,7 +132,7 @@ class LedgerReader:
         """State of each asked key: conflict beats success, success beats a later failure (L25), failure a rejection."""
         states: dict[str, tuple[SliceState, str]] = {}
         for key, code in self._rows(
-            f"SELECT key, any_value(code) FROM ({_OPEN_REJECTIONS}) WHERE key IN (SELECT unnest($keys)) GROUP BY key",
+            f"SELECT key, any_value(code) FROM ({OPEN_REJECTIONS}) WHERE key IN (SELECT unnest($keys)) GROUP BY key",
             **asked,
         ):
             states[key] = (SliceState.REJECTED, code)
@@ -192,7 +141,7 @@ class LedgerReader:
                       CASE WHEN bool_or(state = 'succeeded') THEN 'succeeded' ELSE arg_max(state, row) END,
                       coalesce(arg_max(why, row), '')
                FROM good_slice_events
-               WHERE feed = $feed AND key IN (SELECT unnest($keys)) AND state <> 'conflict' AND {_IN_NEWEST_EPOCH}
+               WHERE feed = $feed AND key IN (SELECT unnest($keys)) AND state <> 'conflict' AND {IN_NEWEST_EPOCH}
                GROUP BY key""",
             **asked,
         ):
@@ -222,24 +171,6 @@ class LedgerReader:
     def fence(self, feed: str) -> int:
         """The highest fencing number handed out for a feed; 0 before the first."""
         return int(self._rows("SELECT coalesce(max(fence), 0) FROM runs WHERE feed = $feed", feed=feed)[0][0])
-
-    def position(self, feed: str, *, required: bool) -> SequenceKey | None:
-        """Last key of the contiguous prefix of succeeded slices, derived (C19); the highest, where gaps are allowed (C23)."""
-        rows = self._rows(
-            f"""WITH good AS (
-                 SELECT key, ordinal, arg_max(requires_ordinal, row) AS requires FROM good_slice_events
-                 WHERE feed = $feed AND state IN ('succeeded', 'waived') AND {_IN_NEWEST_EPOCH}
-                 GROUP BY key, ordinal),
-               linked AS (SELECT *, lag(ordinal) OVER (ORDER BY ordinal) AS before FROM good)
-               SELECT key, ordinal FROM linked
-               WHERE NOT $required OR ordinal < coalesce(
-                 (SELECT min(ordinal) FROM linked WHERE before IS NOT NULL AND requires IS DISTINCT FROM before),
-                 9223372036854775807)
-               ORDER BY ordinal DESC LIMIT 1""",
-            feed=feed,
-            required=required,
-        )
-        return SequenceKey(rows[0][0], rows[0][1]) if rows else None
 
     # --- runs ------------------------------------------------------------------------------------------------------
 
@@ -300,157 +231,6 @@ class LedgerReader:
         for publication in found:
             by_key[publication.key.text].append(publication)
         return {key: tuple(publications) for key, publications in by_key.items()}
-
-    def _publications(self, where: str, limit: int = 1_000_000, **parameters: Any) -> tuple[Publication, ...]:
-        rows = self._rows(
-            f"SELECT {_PUBLICATION_COLUMNS} FROM good_publications WHERE {where} ORDER BY row LIMIT {limit:d}",
-            **parameters,
-        )
-        ids = [row[0] for row in rows]
-        files: dict[str, list[PublishedFile]] = defaultdict(list)
-        lineage: dict[str, list[SealedFile]] = defaultdict(list)
-        if ids:
-            for row in self._rows(
-                "SELECT * FROM files WHERE publication_id IN (SELECT unnest($ids)) ORDER BY rowid", ids=ids
-            ):
-                files[row[0]].append(PublishedFile(*row[1:]))
-            for identity, role, path, uri, version, sha256, size in self._rows(
-                "SELECT * FROM lineage WHERE publication_id IN (SELECT unnest($ids)) ORDER BY rowid", ids=ids
-            ):
-                lineage[identity].append(SealedFile(role, path, sha256, size, uri, version))
-        return tuple(
-            Publication(
-                publication_id=row[0],
-                feed=row[1],
-                kind=Kind(row[2]),
-                key=SequenceKey(row[3], row[4]),
-                revision=row[5],
-                digest=Digest(row[6]),
-                computation_hash=row[7],
-                run_id=row[8],
-                rows=row[9],
-                bytes=row[10],
-                totals=tuple(json.loads(row[11]).items()),
-                previous_key=row[12],
-                position=row[13],
-                epoch=row[14],
-                published_at=row[15],
-                files=tuple(files[row[0]]),
-                lineage=tuple(lineage[row[0]]),
-            )
-            for row in rows
-        )
-
-    # --- looking ---------------------------------------------------------------------------------------------------
-
-    def summary(self, feed: str, *, required: bool) -> FeedSummary:
-        """What ``status`` shows of a feed."""
-        seen = self._rows(
-            """SELECT arg_max(key, ordinal), max(ordinal), arg_min(key, ordinal), min(ordinal)
-               FROM receipts WHERE feed = $feed AND key IS NOT NULL AND verdict NOT IN ('waiting', 'rejected')""",
-            feed=feed,
-        )[0]
-        applied = self._rows(
-            "SELECT count(DISTINCT (kind, key)) FROM good_publications WHERE feed = $feed", feed=feed
-        )[0][0]
-        failed = self._rows(
-            f"""SELECT key FROM (
-                 SELECT key, any_value(ordinal) AS ordinal,
-                   CASE WHEN bool_or(state = 'succeeded') THEN 'succeeded' ELSE arg_max(state, row) END AS state
-                 FROM good_slice_events
-                 WHERE feed = $feed AND state <> 'conflict' AND {_IN_NEWEST_EPOCH} GROUP BY kind, key)
-               WHERE state IN ('failed', 'interrupted') GROUP BY key ORDER BY any_value(ordinal)""",
-            feed=feed,
-        )
-        conflicts = self._rows(
-            f"SELECT key FROM ({_OPEN_CONFLICTS}) GROUP BY key ORDER BY any_value(ordinal)", feed=feed
-        )
-        return FeedSummary(
-            applied=int(applied),
-            position=self.position(feed, required=required),
-            highest_seen=SequenceKey(seen[0], seen[1]) if seen[0] is not None else None,
-            lowest_seen=SequenceKey(seen[2], seen[3]) if seen[2] is not None else None,
-            conflicts=tuple(row[0] for row in conflicts),
-            failed=tuple(row[0] for row in failed),
-            rejections=self.open_rejections(feed),
-        )
-
-    def gaps(self, feed: str, step: int, limit: int) -> tuple[tuple[int, int], ...]:
-        """Neighbouring applied places in the order that are more than ``step`` apart, lowest first."""
-        return tuple(
-            (row[0], row[1])
-            for row in self._rows(
-                """SELECT before, ordinal FROM (
-                     SELECT ordinal, lag(ordinal) OVER (ORDER BY ordinal) AS before
-                     FROM (SELECT DISTINCT ordinal FROM good_publications WHERE feed = $feed))
-                   WHERE ordinal - before > $step ORDER BY ordinal LIMIT $limit""",
-                feed=feed,
-                step=step,
-                limit=limit,
-            )
-        )
-
-    def open_rejections(self, feed: str) -> tuple[OpenRejection, ...]:
-        """Rejected and not made good since, oldest first."""
-        return tuple(
-            OpenRejection(
-                row[0],
-                SequenceKey(row[1], row[2]) if row[1] is not None else None,
-                Kind(row[3]) if row[3] else None,
-                row[4],
-                row[5],
-                row[6],
-            )
-            for row in self._rows(_OPEN_REJECTIONS, feed=feed)
-        )
-
-    def receipts(self, feed: str | None, limit: int) -> tuple[Receipt, ...]:
-        """The newest receipts, oldest first; of one feed, or of all."""
-        rows = self._rows(
-            """SELECT receipt_id, received_at, feed, verdict, code, detail, next, manifest, kind, key, ordinal, revision,
-                      digest, warnings, findings, run_id, manifest_sha256
-               FROM (SELECT *, rowid AS row FROM receipts WHERE $feed IS NULL OR feed = $feed
-                     ORDER BY row DESC LIMIT $limit) ORDER BY row""",
-            feed=feed,
-            limit=limit,
-        )
-        return tuple(
-            Receipt(
-                receipt_id=row[0],
-                received_at=row[1],
-                feed=row[2],
-                verdict=Verdict(row[3]),
-                code=row[4],
-                detail=row[5],
-                next_step=row[6],
-                manifest=row[7],
-                kind=Kind(row[8]) if row[8] else None,
-                key=SequenceKey(row[9], row[10]) if row[9] is not None else None,
-                revision=row[11],
-                digest=row[12],
-                warnings=tuple(row[13]),
-                findings=tuple(json.loads(row[14])),
-                run_id=row[15],
-                manifest_sha256=row[16],
-            )
-            for row in rows
-        )
-
-    def history(self, feed: str, key: str | None) -> tuple[tuple[Publication, datetime | None], ...]:
-        """Every visible or once visible publication of a feed (or key) with the time when a newer one replaced it."""
-        publications = self._publications(
-            """feed = $feed AND ($key IS NULL OR key = $key)
-               AND run_id IN (SELECT run_id FROM run_ends WHERE feed = $feed)""",
-            feed=feed,
-            key=key,
-        )
-        replaced: dict[tuple[Kind, str], datetime] = {}
-        answer: list[tuple[Publication, datetime | None]] = []
-        for publication in reversed(publications):
-            slot = (publication.kind, publication.key.text)
-            answer.append((publication, replaced.get(slot)))
-            replaced[slot] = publication.published_at
-        return tuple(reversed(answer))
 
     def feed_shapes(self) -> dict[str, tuple[str, str]]:
         """The newest configuration hash and shape of every feed that was ever recorded."""

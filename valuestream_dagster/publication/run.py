@@ -108,7 +108,7 @@ class FeedRun:
             yield tuple(outcomes)
 
     def _batches(self, keys: Sequence[SequenceKey]) -> Iterator[list[PreparedKey]]:
-        """Prepared keys, gathered so that the ledger is opened and its facts are read for many; what took long is not kept waiting."""
+        """Prepared keys, gathered so that the ledger is opened and asked for many at once; what took long is not kept waiting."""
         batch: list[PreparedKey] = []
         began = time.monotonic()
         for key in keys:

@@ -131,7 +131,7 @@ def test_a_session_that_ends_badly_lets_the_next_one_in(ledger: DuckLedger) -> N
 
 def test_what_a_rolled_back_transaction_wanted_to_write_is_not_written_by_the_next_one(ledger: DuckLedger) -> None:
     with ledger.session() as session:
-        with pytest.raises(RuntimeError), session.transaction():
+        with pytest.raises(RuntimeError), session.transaction():  # noqa: PT012  # what came before counts
             session.write.run_end("lost", "acme/orders", "ok", NOON)
             raise RuntimeError
         with session.transaction():

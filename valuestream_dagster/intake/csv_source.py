@@ -43,7 +43,6 @@ class CsvSource:
     columns: tuple[str, ...]
     start: int
     header: bool
-    proven: bool = False
 
 
 def unpack(

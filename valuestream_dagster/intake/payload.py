@@ -1,17 +1,19 @@
 """Read the rows of CSV payload strictly: the SELECT that yields them, or every finding that says why there is none.
 
-Order: unpack (gzip, other encodings) into scratch, compare header names, prove the bytes plain (``csv_proof``), and only then let
-DuckDB read: typed and fast where the proof holds, cell by cell otherwise. What a type accepts is ``lossless``'s rule. Columns are
-matched by name, never by position; without a header they are taken in declared order. Unquoted null texts are NULL; a quoted text
-never is, so ``""`` is the empty text. Counts, keys and totals belong to ``validation``, writing to ``publication.parquet``.
+Order: unpack (gzip, other encodings) into scratch, compare header names, then read. A large file is read typed and fast
+while, beside it, its bytes are proven plain (``csv_proof``); where the proof fails, what was read is thrown away and it is
+read again cell by cell, as small files are at once. What a type accepts is ``lossless``'s rule. Columns are matched by name,
+never by position; without a header they are taken in declared order. Unquoted null texts are NULL; a quoted text never is, so
+``""`` is the empty text. Counts, keys and totals belong to ``validation``, writing to ``publication.parquet``.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -25,6 +27,10 @@ from valuestream_dagster.intake.csv_source import MAX_FINDINGS, RESEND, CsvSourc
 from valuestream_dagster.intake.csv_sql import guarded, identifier, literal, read_csv, typed
 from valuestream_dagster.intake.diagnosis import diagnose_source
 
+# DuckDB's way of saying that a value does not fit.
+VALUE_ERRORS = (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException)
+# A thread proves as fast as four parse.
+_READERS_PER_PROVER = 4
 # Below this size the cell-by-cell reading is done before the proof's automaton is built.
 PROOF_FROM_BYTES = 1_000_000
 
@@ -46,15 +52,58 @@ class PayloadFile:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRows:
-    """Rows that may be read once: ``select`` yields them or raises, ``diagnose`` then says why."""
+    """Rows whose files have the declared columns; ``evaluate`` reads them.
+
+    Args:
+        contract: how rows are declared.
+        sources: the files, made ready.
+        proof: whether all large ones are plain, once that is known; None where there is none.
+    """
 
     contract: RowContract
     sources: tuple[CsvSource, ...]
+    proof: Future[bool] | None = None
 
-    def select(self, stamp: RowStamp) -> str:
-        """A SELECT of the declared columns and ``PROVENANCE_COLUMNS``; evaluating it raises on any value that does not fit."""
+    def evaluate(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        stamp: RowStamp,
+        run: Callable[[str], object],
+        undo: Callable[[], object] = lambda: None,
+    ) -> tuple[Finding, ...]:
+        """Run the SELECT of the declared columns and ``PROVENANCE_COLUMNS``; what is wrong with the rows, or nothing.
+
+        Args:
+            con: the connection to find faults by.
+            stamp: what every row carries.
+            run: evaluates a SELECT.
+            undo: throws away what ``run`` has made of rows that were not plain after all.
+
+        Raises:
+            duckdb.Error: not the rows' fault.
+        """
+        if self.proof is not None:
+            try:
+                run(self._select(stamp, typed_from_bytes=PROOF_FROM_BYTES))
+                if self.proof.result():
+                    return ()
+            except VALUE_ERRORS:
+                pass  # the cell-by-cell reading says where
+            undo()
+            if not all(_well_formed(source, self.contract) for source in self.sources):
+                return self.diagnose(con)
+        try:
+            run(self._select(stamp, typed_from_bytes=None))
+        except VALUE_ERRORS:
+            if findings := self.diagnose(con):
+                return findings
+            raise
+        return ()
+
+    def _select(self, stamp: RowStamp, *, typed_from_bytes: int | None) -> str:
         declared = ", ".join(identifier(column.name) for column in self.contract.columns)
-        rows = " UNION ALL ".join(f"({self._read(source)})" for source in self.sources) or self._no_rows()
+        reads = (self._read(source, _is_large(source, typed_from_bytes)) for source in self.sources)
+        rows = " UNION ALL ".join(f"({read})" for read in reads) or self._no_rows()
         names = [source.name for source in self.sources] or [""]
         return (
             f"SELECT {declared}, {_constant(stamp.key)} AS _key, {_constant(stamp.kind)} AS _kind, "
@@ -80,15 +129,15 @@ class CheckedRows:
         condition = self.contract.delete_when
         return upsert if condition is None else f"CASE WHEN (\n{condition}\n) THEN {delete} ELSE {upsert} END"
 
-    def _read(self, source: CsvSource) -> str:
+    def _read(self, source: CsvSource, plain: bool) -> str:  # noqa: FBT001  # private, and its one argument
         types = _types(self.contract)
         alias = {name: f"c{place}" for place, name in enumerate(source.columns)}
-        value = typed if source.proven else guarded
+        value = typed if plain else guarded
         columns = ", ".join(
             f"{value(alias[column.name], types[column.name], column.name)} AS {identifier(column.name)}"
             for column in self.contract.columns
         )
-        read_as = [types[name] if source.proven else "VARCHAR" for name in source.columns]
+        read_as = [types[name] if plain else "VARCHAR" for name in source.columns]
         return f"SELECT {columns}, {literal(source.name)} AS _file FROM {read_csv(source, self.contract.csv, read_as)}"
 
     def _no_rows(self) -> str:
@@ -130,9 +179,11 @@ def open_rows(
                 case list():
                     findings += opened
                 case CsvSource():
-                    sources.append(_prove(opened, contract, threads))
-        rows = CheckedRows(contract, tuple(sources))
-        if findings or not all(_well_formed(source, contract) for source in sources):
+                    sources.append(opened)
+        large = [source for source in sources if _is_large(source, PROOF_FROM_BYTES)]
+        proof = None if findings else _begin_proof(large, contract, threads, stack)
+        rows = CheckedRows(contract, tuple(sources), proof)
+        if findings or not all(_well_formed(source, contract) for source in sources if not (proof and source in large)):
             with duckdb.connect(":memory:", config={"threads": 1}) as con:
                 con.execute("SET TimeZone = 'UTC'")
                 findings += rows.diagnose(con)
@@ -156,22 +207,31 @@ def _types(contract: RowContract) -> dict[str, str]:
         raise WrongUse(f"{error}.", next_step="correct `columns` in the feed file.") from error
 
 
-def _prove(source: CsvSource, contract: RowContract, threads: int) -> CsvSource:
-    """The same source, marked when its bytes prove that typed reading loses nothing."""
-    if source.path.stat().st_size < PROOF_FROM_BYTES:
-        return source
-    types = _types(contract)
-    row = row_pattern([types[name] for name in source.columns], contract.csv)
-    proven = row is not None and is_plain(
-        source.path, start=source.start, row=row, quote=contract.csv.quote, threads=threads
+def _is_large(source: CsvSource, from_bytes: int | None) -> bool:
+    return from_bytes is not None and source.path.stat().st_size >= from_bytes
+
+
+def _begin_proof(
+    large: Sequence[CsvSource], contract: RowContract, threads: int, stack: ExitStack
+) -> Future[bool] | None:
+    """Whether the bytes of these files prove that typed reading loses nothing, found out beside the caller's work."""
+    types, quote = _types(contract), contract.csv.quote
+    patterns = [row_pattern([types[name] for name in source.columns], contract.csv) for source in large]
+    if not large or None in patterns:
+        return None
+    pool = stack.enter_context(ThreadPoolExecutor(1, "valuestream-proof"))
+    beside = max(1, threads // _READERS_PER_PROVER)
+    return pool.submit(
+        lambda: all(
+            is_plain(source.path, start=source.start, row=row, quote=quote, threads=beside)
+            for source, row in zip(large, patterns, strict=True)
+            if row is not None
+        )
     )
-    return replace(source, proven=proven)
 
 
 def _well_formed(source: CsvSource, contract: RowContract) -> bool:
     """Whether every record has its fields; DuckDB alone would let an empty surplus field pass."""
-    if source.proven:
-        return True
     try:
         return widths(source, contract.csv) <= {len(source.columns)}
     except (csv.Error, UnicodeDecodeError):

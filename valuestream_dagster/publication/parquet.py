@@ -19,7 +19,6 @@ from uuid import uuid4
 
 import duckdb
 
-from valuestream_dagster.core.finding import Finding
 from valuestream_dagster.core.rows import DeclaredControls, MeasuredRows, RowContract, RowsRefused, RowStamp
 from valuestream_dagster.errors import Broken, ObjectExists
 from valuestream_dagster.intake.csv_sql import literal
@@ -28,7 +27,6 @@ from valuestream_dagster.intake.validation import validate
 
 # One thread is faster than two below this, and opening a connection (30 ms) would be most of the work, so that one is kept.
 SMALL_BYTES = 1_000_000
-_VALUE_ERRORS = (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,18 +218,17 @@ def _write(
 ) -> RowsRefused | None:
     pairs = ", ".join(f"{literal(key)}: {literal(value)}" for key, value in provenance.items())
     embedded = f", KV_METADATA {{{pairs}}}" if pairs else ""
-    try:
-        con.execute(
-            f"COPY ({rows.select(stamp)}) TO {literal(str(target))} "
-            f"(FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2{embedded})"
-        )
-    except _VALUE_ERRORS:
-        findings: tuple[Finding, ...] = rows.diagnose(con)
+    options = f"FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2{embedded}"
+
+    def discard() -> None:
         target.unlink(missing_ok=True)
-        if not findings:
-            raise
-        return RowsRefused(findings)
-    return None
+
+    findings = rows.evaluate(
+        con, stamp, lambda select: con.execute(f"COPY ({select}) TO {literal(str(target))} ({options})"), discard
+    )
+    if findings:
+        discard()
+    return RowsRefused(findings) if findings else None
 
 
 def _relation(path: Path) -> str:

@@ -95,10 +95,9 @@ def read(
     with open_rows(files, wanted, scratch=folder) as rows, connection().cursor() as con:
         if isinstance(rows, RowsRefused):
             return rows.findings
-        try:
-            return con.execute(rows.select(STAMP)).fetchall()
-        except duckdb.Error:
-            return rows.diagnose(con)
+        found: Rows = []
+        findings = rows.evaluate(con, STAMP, lambda select: found.extend(con.execute(select).fetchall()), found.clear)
+        return findings or found
 
 
 def values(folder: Path, content: bytes, wanted: RowContract) -> Rows:
@@ -171,7 +170,11 @@ def test_times_dates_and_identifiers_keep_their_meaning(tmp_path: Path, canonica
     with open_rows([PayloadFile(path, "a.csv")], contract(canonical), scratch=tmp_path) as rows:
         assert not isinstance(rows, RowsRefused)
         with connection().cursor() as con:
-            assert con.execute(f"SELECT c0::VARCHAR FROM ({rows.select(STAMP)})").fetchall() == [(shown,)]
+            found: Rows = []
+            rows.evaluate(
+                con, STAMP, lambda select: found.extend(con.execute(f"SELECT c0::VARCHAR FROM ({select})").fetchall()), found.clear
+            )
+            assert found == [(shown,)]
 
 
 @given(
@@ -258,6 +261,32 @@ def test_the_proof_never_passes_over_a_bad_row_wherever_blocks_are_cut(threads: 
     assert not (plain and bad)
     # Whole rows that each fit in a block are always proven, so the fast way is really taken.
     assert plain or bad or any(len(piece) > 32 for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    ("content", "kept", "thrown_away"),
+    [(b"c0,c1\nx,1\n", 1, 0), (b"c0,c1\nx,007\n", 0, 1), (b'c0,c1\n"never closed,1\n', 0, 0)],
+    ids=["plain", "read and not plain", "cannot be read"],
+)
+def test_what_is_read_before_the_proof_fails_is_thrown_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, kept: int, thrown_away: int
+) -> None:
+    monkeypatch.setattr(payload, "PROOF_FROM_BYTES", 0)
+    path = tmp_path / "sealed"
+    path.write_bytes(content)
+    made: list[str] = []
+    thrown: list[str] = []
+
+    def undo() -> None:
+        thrown.extend(made)
+        made.clear()
+
+    with open_rows([PayloadFile(path, "a.csv")], contract("VARCHAR", "INTEGER"), scratch=tmp_path) as rows:
+        assert not isinstance(rows, RowsRefused)
+        with connection().cursor() as con:
+            findings = rows.evaluate(con, STAMP, lambda select: made.append(str(con.execute(select).fetchall())), undo)
+    assert (len(made), len(thrown)) == (kept, thrown_away)
+    assert bool(findings) == (kept == 0)
 
 
 @pytest.mark.usefixtures("both_ways")

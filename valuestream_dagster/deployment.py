@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,10 +16,10 @@ from uuid import uuid4
 
 import duckdb
 
-from valuestream_dagster.core.continuity import effective_epoch
+from valuestream_dagster.core.continuity import Reason, effective_epoch
 from valuestream_dagster.core.decision import Incomplete, Verdict, Wait
 from valuestream_dagster.core.sequence import KeyProblem, SequenceKey
-from valuestream_dagster.errors import FeedBusy, WrongUse
+from valuestream_dagster.errors import FeedBusy, StoreFailure, WrongUse
 from valuestream_dagster.feeds.feed import Feed, shape_json
 from valuestream_dagster.feeds.loading import load_deployment_files
 from valuestream_dagster.feeds.settings import Settings
@@ -27,7 +27,7 @@ from valuestream_dagster.intake.observe import Look, UnusableArrival, look
 from valuestream_dagster.intake.seal import keep_manifest
 from valuestream_dagster.ledger.duck import DuckLedger
 from valuestream_dagster.ledger.rows import FeedSummary, Publication, Receipt, SeenObject
-from valuestream_dagster.publication.catalogue import catalogue_state, record_feed_version
+from valuestream_dagster.publication.catalogue import catalogue_state, record_feed_version, require_ledger_of
 from valuestream_dagster.publication.plan import FeedPlan, plan_feed
 from valuestream_dagster.publication.publish import Publisher
 from valuestream_dagster.publication.receipts import receipt_of, tell
@@ -68,6 +68,16 @@ class Noted:
     def rejected(self) -> tuple[Receipt, ...]:
         """The manifests that state no delivery."""
         return tuple(receipt for receipt in self.receipts if receipt.verdict is Verdict.REJECTED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A look judged, and what the ledger and the catalogue say beside it."""
+
+    plan: FeedPlan
+    summary: FeedSummary
+    gaps: tuple[tuple[int, int], ...]
+    withheld: str | None
 
 
 class Deployment:
@@ -139,9 +149,9 @@ class Deployment:
 
         Costs one listing, two openings of the ledger and one small read per new manifest.
         """
-        return self._planned(feed, retry_failed=retry_failed)[0]
+        return self._planned(feed, retry_failed=retry_failed).plan
 
-    def _planned(self, feed: Feed, *, retry_failed: bool) -> tuple[FeedPlan, FeedSummary, tuple[tuple[int, int], ...]]:
+    def _planned(self, feed: Feed, *, retry_failed: bool) -> _Planned:
         publisher = self.publisher(feed)
         seen = look(
             feed,
@@ -154,20 +164,33 @@ class Deployment:
         keys = [arrival.manifest.key for arrival in seen.arrivals]
         asked = [name for key in keys for name in (key.text, feed.sequence.predecessor(key).text)]
         with self.ledger.session() as session:
+            state = catalogue_state(self.settings.catalog, session.connection)
+            require_ledger_of(state, session, path=self.settings.catalog, store=self.settings.store)
             records = session.read.records(feed.name, asked) if asked else {}
             recorded = session.read.epoch(feed.name)
             lowest = session.read.lowest_seen(feed.name)
             summary = session.read.summary(feed.name, required=feed.rule.required)
             step = getattr(feed.sequence, "step", 1)
             gaps = () if feed.rule.required else session.read.gaps(feed.name, step, self.settings.limits.gap_keys_listed)
+        if seen.absent and lowest is not None:
+            raise StoreFailure(
+                f"{seen.absent.replace(' does not exist yet', ' has gone')}, and deliveries of {feed.name} came from it.",
+                next_step=f"bring it back (is a share not mounted?), or correct `landing` in {feed.file}.",
+            )
         first = min([*keys, *([lowest] if lowest else [])], key=lambda key: key.ordinal, default=None)
         epoch = effective_epoch(feed.rule, recorded, first)
-        return plan_feed(feed, seen, records, epoch, retry_failed=retry_failed), summary, gaps
+        plan = plan_feed(feed, seen, records, epoch, retry_failed=retry_failed)
+        return _Planned(plan, summary, gaps, state.withheld.get(feed.name) if state else None)
 
     def status(self, feed: Feed) -> FeedStatus:
         """How the feed stands now."""
-        plan, summary, gaps = self._planned(feed, retry_failed=False)
-        return status_of(plan, summary, gaps, now=self.now(), listed=self.settings.limits.gap_keys_listed)
+        found = self._planned(feed, retry_failed=False)
+        status = status_of(
+            found.plan, found.summary, found.gaps, now=self.now(), listed=self.settings.limits.gap_keys_listed
+        )
+        if found.withheld is None:
+            return status
+        return replace(status, status="refused", reason=Reason.REFUSED, notes=(found.withheld, *status.notes))
 
     def summary(self, feed: Feed) -> FeedSummary:
         """What the ledger alone knows of a feed: there also when its landing place does not answer."""
@@ -269,7 +292,8 @@ class Deployment:
                 for feed in changed:
                     record_feed_version(session, feed, self.now())
             state = catalogue_state(self.settings.catalog, session.connection)
-            if changed or state != (session.read.generation(), self.settings.store):
+            require_ledger_of(state, session, path=self.settings.catalog, store=self.settings.store)
+            if changed or state is None or not state.shows_all(session.read.generation(), self.settings.store):
                 next(iter(self._any_publisher())).publish_catalogue(session)
 
     def _any_publisher(self) -> Sequence[Publisher]:

@@ -6,6 +6,7 @@ Whatever costs time to import is imported by the verb that needs it.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping
@@ -70,7 +71,7 @@ def apply(feed: str | None, key: str | None, deployment: Path, output: Output) -
 
 
 def _show_applied(done: FeedApplied, output: Output) -> None:
-    from valuestream_dagster.cli.words import spanned
+    from valuestream_dagster.cli.words import spanned, up_to
     from valuestream_dagster.core.decision import Verdict
 
     accepted = [str(receipt.key) for receipt in done.of(Verdict.ACCEPTED)]
@@ -84,7 +85,7 @@ def _show_applied(done: FeedApplied, output: Output) -> None:
     position = done.standing.status.position if done.standing else None
     what = ", ".join(parts) or ("stopped" if done.error else "nothing new")
     output.line(
-        f"{done.feed.name}: {what}{f'; without a hole up to {position}' if position else ''}",
+        f"{done.feed.name}: {what}{f'; {up_to(position, required=done.feed.rule.required)}' if position else ''}",
         colour="healthy" if done.ok else "refused",
     )
     for one in others[:_DETAILS_SHOWN]:
@@ -138,6 +139,7 @@ def ui(port: int, deployment: Path) -> int:
     home = prepare_home(opened)
     click.echo(f"http://{HOST}:{port} shows {opened.path}; stop it with Ctrl-C.")
     sys.stdout.flush()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a script's `ui &` inherits it ignored, and could never end it
     # The process becomes Dagster's, so that Ctrl-C and exit codes are its own.
     os.execve(sys.executable, ui_command(port), ui_environment(os.environ, home, opened.path))  # noqa: S606
 

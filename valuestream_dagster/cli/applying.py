@@ -77,6 +77,7 @@ def noted_without_dagster(opened: Deployment, feed: Feed, only: str | None) -> t
     publisher = opened.publisher(feed)
     if only is not None or is_busy(publisher.locks, feed.name):
         return None
+    opened.recover(feed)  # also a catalogue that is missing, or was built where the deployment no longer is
     plan = opened.plan(feed, retry_failed=True)
     told_to_dagster = any(unusable.settled for unusable in plan.look.unusable)
     if plan.claimable or told_to_dagster or publisher.has_open_run() or publisher.unreported(1):

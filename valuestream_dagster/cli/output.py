@@ -46,7 +46,7 @@ class Output:
 
     def line(self, text: str = "", *, colour: str | None = None) -> None:
         """A line for people: on stdout, or beside the document on stderr."""
-        click.echo(paint(shown(text), colour, error=self.as_json), err=self.as_json)
+        click.echo(paint(one_line(text), colour, error=self.as_json), err=self.as_json)
 
     def note(self, text: str) -> None:
         """A line beside the report, on stderr."""
@@ -86,6 +86,11 @@ def paint(text: str, colour: str | None, *, error: bool = False) -> str:
     stream = sys.stderr if error else sys.stdout
     plain = colour is None or not stream.isatty() or os.environ.get("NO_COLOR")
     return text if plain else click.style(text, fg=_COLOURS.get(colour or ""))
+
+
+def one_line(text: str) -> str:
+    """Text that is safe on a terminal and stays one line: a producer's name may hold a line break, and must not forge a line."""
+    return shown(text.replace("\n", "\\n"))
 
 
 def shown(text: str) -> str:

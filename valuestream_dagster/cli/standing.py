@@ -28,7 +28,7 @@ class Standing:
     @property
     def there(self) -> str:
         """What readers have."""
-        return there(self.status)
+        return there(self.status, required=self.feed.rule.required)
 
     @property
     def expected(self) -> str:

@@ -27,12 +27,17 @@ def standing(status: FeedStatus) -> str:
     return status.status.replace("_", " ")
 
 
-def there(status: FeedStatus) -> str:
-    """What readers have."""
+def there(status: FeedStatus, *, required: bool) -> str:
+    """What readers have; without a hole is said only where the feed requires it (``required``)."""
     if not status.applied:
         return "nothing yet"
     deliveries = "1 delivery" if status.applied == 1 else f"{status.applied} deliveries"
-    return f"{deliveries}, without a hole up to {status.position}" if status.position else deliveries
+    return f"{deliveries}, {up_to(status.position, required=required)}" if status.position else deliveries
+
+
+def up_to(position: str, *, required: bool) -> str:
+    """How far it goes, and whether nothing is missing before."""
+    return f"{'without a hole ' if required else ''}up to {position}"
 
 
 def expected(status: FeedStatus, feed: Feed) -> str:
@@ -85,7 +90,10 @@ def _troubles(status: FeedStatus, feed: Feed) -> Iterator[Advice]:
     if status.held:
         yield Advice(f"held for a decision: {listed(status.held)}", f"see {receipts}.")
     if status.failed:
-        yield Advice(f"failed: {listed(status.failed)}", f"see why with {receipts}, then run `valuestream apply`.")
+        yield Advice(
+            f"failed: {listed(status.failed)}",
+            f"see why with `valuestream plan {feed.name}`, then run `valuestream apply`.",
+        )
     if status.rejected:
         yield Advice(
             f"rejected and not made good: {listed(status.rejected)}",

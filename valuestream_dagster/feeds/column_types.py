@@ -33,7 +33,9 @@ _NAMES |= {
     "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP",
     "DOUBLE PRECISION": "DOUBLE",
 }
-_INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"})
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
+_INTEGERS = frozenset(_BITS) | frozenset(f"U{name}" for name in _BITS)
+_DOUBLE_BITS = 53
 _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC|DEC)(?: ?\( ?(\d{1,3}) ?(?:, ?(\d{1,3}) ?)?\))?")
 _NOT_BUILT = frozenset(
     (
@@ -89,3 +91,32 @@ def _decimal(text: str, found: re.Match[str]) -> str:
 def adds_up_exactly(canonical: str) -> bool:
     """Whether an exact total can be computed over a column of this (canonical) type."""
     return canonical in _INTEGERS or canonical.startswith("DECIMAL(")
+
+
+def holds_every(old: str, new: str) -> bool:
+    """Whether a column of the (canonical) type ``new`` can show every value of a column of type ``old`` unchanged."""
+    if new in {old, "VARCHAR"}:
+        return True
+    if old in _INTEGERS:
+        return _holds_integers(old, new)
+    if old.startswith("DECIMAL(") and new.startswith("DECIMAL("):
+        (old_digits, old_scale), (digits, scale) = _digits(old), _digits(new)
+        return scale >= old_scale and digits - scale >= old_digits - old_scale
+    return (old, new) in {("FLOAT", "DOUBLE"), ("DATE", "TIMESTAMP")}
+
+
+def _holds_integers(old: str, new: str) -> bool:
+    signed = not old.startswith("U")
+    bits = _BITS[old.removeprefix("U")]
+    if new in _INTEGERS:
+        room = _BITS[new.removeprefix("U")]
+        return room >= bits if signed == (not new.startswith("U")) else (not signed and room > bits)
+    if new.startswith("DECIMAL("):
+        digits, scale = _digits(new)
+        return digits - scale >= len(str(2**bits))
+    return new == "DOUBLE" and bits <= _DOUBLE_BITS
+
+
+def _digits(decimal: str) -> tuple[int, int]:
+    precision, scale = decimal.removeprefix("DECIMAL(").removesuffix(")").split(",")
+    return int(precision), int(scale)

@@ -14,6 +14,7 @@ from valuestream_dagster.core.manifest import Kind
 from valuestream_dagster.core.rows import Column, CsvFormat, RowContract
 from valuestream_dagster.core.sequence import Sequence, SequenceKey
 from valuestream_dagster.errors import Broken
+from valuestream_dagster.feeds.column_types import canonical_type, holds_every
 from valuestream_dagster.feeds.computation import computation_hash
 from valuestream_dagster.feeds.declaration import ExpectDeclaration, FeedDeclaration, SequenceDeclaration
 
@@ -86,6 +87,20 @@ class Shape:
     mode: Mode
     columns: tuple[Column, ...]
     key: tuple[str, ...]
+
+    def hides_of(self, published: Shape) -> str | None:
+        """What rows of an older shape would lose if they were shown in this one, or None (L5).
+
+        A column that only this shape has is NULL in them, and one that only they have is not shown; both at once is a column
+        that was given another name, whose values would seem to have gone.
+        """
+        then = {column.name: canonical_type(column.type) for column in published.columns}
+        now = {column.name: canonical_type(column.type) for column in self.columns}
+        for name in then.keys() & now.keys():
+            if not holds_every(then[name], now[name]):
+                return f"`{name}` was published as {then[name]}, which {now[name]} cannot show without loss"
+        gone, new = [name for name in then if name not in now], [name for name in now if name not in then]
+        return f"`{gone[0]}` was published and `{new[0]}` is declared instead" if gone and new else None
 
 
 def to_feed(declaration: FeedDeclaration, *, deployment: Path, file: str) -> Feed:

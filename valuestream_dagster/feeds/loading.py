@@ -36,7 +36,8 @@ def load_deployment_files(folder: Path, environ: Mapping[str, str]) -> tuple[Set
     root = Path(os.path.abspath(folder))
     if not root.is_dir():
         raise WrongUse(
-            f"{folder} is no folder.", next_step="run `valuestream init` to make a deployment, or pass -d DIR."
+            f"{folder} is no folder.",
+            next_step="pass -d DIR, the folder of a deployment: it holds valuestream.yaml (which may be empty) and feeds/.",
         )
     if not (root / SETTINGS_FILE).is_file():
         raise WrongUse(

@@ -161,23 +161,50 @@ def _listed(columns: Sequence[str]) -> str:
     return ",".join(columns)[: 10 * FOUND_LENGTH]
 
 
+class BrokenRecordError(csv.Error):
+    """A record that cannot be read, with the line (from 1) on which it starts."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(why)
+        self.line = line
+        self.why = why
+
+
 def records(source: CsvSource, dialect: CsvFormat) -> Iterator[tuple[int, list[str]]]:
     """Every record with the line (from 1) on which it starts. A blank line is one only where there is a single column.
 
     Raises:
-        csv.Error: a quote is broken or never closed.
+        BrokenRecordError: a quote is broken or never closed, or a field is too long.
         UnicodeDecodeError: the bytes are not UTF-8.
     """
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
+    line = 0
     with source.path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, **_dialect(dialect))
-        if source.header:
-            next(reader, None)
-        line = reader.line_num
-        for record in reader:
-            if record or len(source.columns) == 1:
-                yield line + 1, record or [""]
+        try:
+            if source.header:
+                next(reader, None)
             line = reader.line_num
+            for record in reader:
+                if record or len(source.columns) == 1:
+                    yield line + 1, record or [""]
+                line = reader.line_num
+        except csv.Error as error:
+            too_long = "field larger than field limit" in str(error)
+            long = f"a field is longer than {MAX_LINE_BYTES:,} characters"
+            raise BrokenRecordError(line + 1, long if too_long else f"a quote is broken or never closed ({error})") from error
+
+
+def uneven_line_end(source: CsvSource) -> int | None:
+    """The first line (from 1) that ends otherwise than the first one, or None; quoted line breaks count like others."""
+    first: bytes | None = None
+    with source.path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            end = b"\r\n" if line.endswith(b"\r\n") else (b"\n" if line.endswith(b"\n") else first)
+            if first is not None and end != first:
+                return number
+            first = end
+    return None
 
 
 def widths(source: CsvSource, dialect: CsvFormat) -> frozenset[int]:

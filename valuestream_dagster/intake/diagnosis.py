@@ -5,14 +5,21 @@ Run only after a reading failed. DuckDB finds the values that do not fit, Python
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 
 import duckdb
 
 from valuestream_dagster.core.finding import Finding
 from valuestream_dagster.core.rows import CsvFormat
-from valuestream_dagster.intake.csv_source import FOUND_LENGTH, MAX_FINDINGS, RESEND, CsvSource, records
+from valuestream_dagster.intake.csv_source import (
+    FOUND_LENGTH,
+    MAX_FINDINGS,
+    RESEND,
+    BrokenRecordError,
+    CsvSource,
+    records,
+    uneven_line_end,
+)
 from valuestream_dagster.intake.csv_sql import read_csv, unfit
 from valuestream_dagster.intake.lossless import plain_pattern
 
@@ -42,7 +49,9 @@ def diagnose_source(
     lines, findings, malformed = _locate({record for record, _, _ in values}, source, dialect)
     findings += [_misfit(source, lines.get(record), column, types[column], text) for record, column, text in values]
     if refusal and not findings:
-        return [Finding("csv_malformed", f"the file cannot be read ({refusal})", RESEND, source.name)], 1
+        uneven = uneven_line_end(source)
+        why = f"the file cannot be read ({refusal})" if uneven is None else "this line ends otherwise than the first one (CRLF, LF)"
+        return [Finding("csv_malformed", why, RESEND, source.name, uneven)], 1
     return sorted(findings, key=lambda finding: finding.line or 0), malformed + misfits
 
 
@@ -85,7 +94,7 @@ def _locate(wanted: set[int], source: CsvSource, dialect: CsvFormat) -> tuple[di
     """The line of every wanted record (as DuckDB counts them), the first malformed records, and how many those are."""
     lines: dict[int, int] = {}
     findings: list[Finding] = []
-    malformed = number = line = 0
+    malformed = number = 0
     width = len(source.columns)
     try:
         for line, record in records(source, dialect):
@@ -108,11 +117,9 @@ def _locate(wanted: set[int], source: CsvSource, dialect: CsvFormat) -> tuple[di
                             found=str(len(record)),
                         )
                     )
-    except csv.Error as error:
+    except BrokenRecordError as error:
         malformed += 1
-        findings.append(
-            Finding("csv_malformed", f"a quote is broken or never closed ({error})", RESEND, source.name, line + 1)
-        )
+        findings.append(Finding("csv_malformed", error.why, RESEND, source.name, error.line))
     return lines, findings, malformed
 
 

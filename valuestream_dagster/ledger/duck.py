@@ -143,22 +143,24 @@ class _Kept(threading.local):
     """Each thread's own DuckDB, without data: starting one costs ten times what attaching a file to it does."""
 
     def __init__(self) -> None:
-        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._idle: duckdb.DuckDBPyConnection | None = None
         self._process = 0
 
-    def connection(self) -> duckdb.DuckDBPyConnection:
-        """The thread's; a forked child, which cannot use its parent's, gets another."""
-        if self._connection is None or self._process != os.getpid():
-            # One thread: the ledger's queries are small, and the cores belong to the payload.
-            self._connection = duckdb.connect(":memory:", config={"threads": 1, "temp_directory": gettempdir()})
-            self._process = os.getpid()
-        return self._connection
+    def take(self) -> duckdb.DuckDBPyConnection:
+        """The thread's, unless it is in use; a forked child, which cannot use its parent's, gets another."""
+        idle, self._idle = self._idle, None
+        if idle is not None and self._process == os.getpid():
+            return idle
+        self._process = os.getpid()
+        # One thread: the ledger's queries are small, and the cores belong to the payload.
+        return duckdb.connect(":memory:", config={"threads": 1, "temp_directory": gettempdir()})
 
-    def drop(self) -> None:
-        """Let go of it: it failed in a way that may not be over."""
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
+    def give_back(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Keep it for the next time."""
+        if self._idle is None:
+            self._idle = connection
+        else:
+            connection.close()
 
 
 _kept = _Kept()
@@ -167,12 +169,12 @@ _kept = _Kept()
 @contextmanager
 def _attached(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection whose default database is the ledger; nobody else gets in until the block ends."""
-    connection = _kept.connection()
+    connection = _kept.take()
     file = str(path).replace("'", "''")
     try:
         connection.execute(f"ATTACH '{file}' AS {_ALIAS}; USE {_ALIAS}.main")
     except duckdb.Error as error:
-        _kept.drop()
+        connection.close()
         raise LedgerFailure(
             f"the ledger {path} cannot be opened: {error}",
             next_step="end the program that holds it (any DuckDB shell on this file does), or restore a backup.",
@@ -181,8 +183,9 @@ def _attached(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
         connection.execute(f"USE memory.main; DETACH {_ALIAS}")
     except BaseException:
-        _kept.drop()  # which lets go of the file whatever is unfinished in it; a detached one stays open until that is over
+        connection.close()  # which lets go of the file whatever is unfinished in it; a detached one stays open until that is over
         raise
+    _kept.give_back(connection)
 
 
 def _schema_version(connection: duckdb.DuckDBPyConnection) -> int:

@@ -250,3 +250,22 @@ class LedgerReader(LedgerReports):
                         + (SELECT count(*) FROM attempts) + (SELECT count(*) FROM voided)"""
             )[0][0]
         )
+
+    def published_shapes(self) -> dict[str, tuple[str, ...]]:
+        """For each feed the shapes under which its visible publications were made."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for feed, shape in self._rows(
+            """SELECT f.feed, f.shape
+               FROM (SELECT feed, config_hash, arg_max(shape, rowid) AS shape FROM feed_versions GROUP BY ALL) f
+               WHERE EXISTS (SELECT 1 FROM good_publications p
+                             WHERE p.feed = f.feed AND p.computation_hash = f.config_hash
+                               AND p.row IN (SELECT max(row) FROM good_publications
+                                             WHERE run_id IN (SELECT run_id FROM run_ends) GROUP BY feed, kind, key))
+               ORDER BY ALL"""
+        ):
+            found[feed].append(shape)
+        return {feed: tuple(shapes) for feed, shapes in found.items()}
+
+    def has_published(self, feed: str) -> bool:
+        """Whether anything of a feed was ever published and is good."""
+        return bool(self._rows("SELECT 1 FROM good_publications WHERE feed = $feed LIMIT 1", feed=feed))

@@ -134,4 +134,6 @@ class RunName:
 
 def in_words(error: BaseException) -> str:
     """An error of our own surroundings as a sentence, never a traceback."""
-    return str(error) if isinstance(error, ValueStreamError) else f"{type(error).__name__}: {error}"
+    if not isinstance(error, ValueStreamError):
+        return f"{type(error).__name__}: {error}"
+    return f"{error.message} To mend it: {error.next_step}" if error.next_step else error.message

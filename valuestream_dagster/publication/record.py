@@ -161,8 +161,8 @@ class Recorder:
         self, session: LedgerSession, one: PreparedArrival, valid: Valid, reuses: str | None, at: datetime
     ) -> Publication:
         identity = valid.identity
-        before = self._facts.position
         replaced = self._facts.history(identity.kind, identity.key).applied
+        previous_key = self._previous_key(session, replaced)
         opens = opens_epoch(self._feed, identity, self._facts.epoch)
         epoch = self._open_epoch(session, identity, at, correction=replaced is not None)
         reused = session.read.publication(reuses) if reuses else None
@@ -193,7 +193,7 @@ class Recorder:
             bytes=sum(file.bytes for file in files),
             published_at=at,
             epoch=epoch,
-            previous_key=before.text if before else None,
+            previous_key=previous_key,
             position=self._facts.position.text if self._facts.position else None,
             totals=tuple((column, str(total)) for column, total in measured.totals),
             files=files,
@@ -201,6 +201,13 @@ class Recorder:
         )
         session.write.publication(publication)
         return publication
+
+    def _previous_key(self, session: LedgerSession, replaced: Applied | None) -> str | None:
+        """The accepted key that a slice builds on (C29): a correction's is that of what it corrects, not of what came later."""
+        old = session.read.publication(replaced.publication_id) if replaced and replaced.publication_id else None
+        if old is not None:
+            return old.previous_key
+        return self._facts.position.text if self._facts.position else None
 
     @property
     def _epoch_number(self) -> int:

@@ -34,9 +34,8 @@ _Stats = list[ObjectStat]
 
 def _failure(error: OSError, where: str) -> StoreFailure:
     reason = error.strerror or type(error).__name__
-    step = (
-        "give this user the right to read it." if isinstance(error, PermissionError) else "see that the folder works."
-    )
+    refused = "give this user the right to read it, and to write if it is the store."
+    step = refused if isinstance(error, PermissionError) else "see that the folder works."
     return StoreFailure(f"{where}: {reason}.", next_step=step)
 
 

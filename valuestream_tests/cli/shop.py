@@ -34,13 +34,15 @@ class Shop:
     def landing(self) -> Path:
         return self.path / "landing/acme/orders"
 
-    def deliver(self, key: str, rows: str = "1,2.50\n", *, revision: int = 1, header: str = "id,amount\n") -> Path:
+    def deliver(
+        self, key: str, rows: str = "1,2.50\n", *, revision: int = 1, header: str = "id,amount\n", dataset: str = "orders"
+    ) -> Path:
         """Hand over one delivery; its manifest."""
         parcel = self.path.parent / "parcels" / f"{key}-r{revision}.csv"
         parcel.parent.mkdir(exist_ok=True)
         parcel.write_text(header + rows)
-        options = PackOptions(source="acme", dataset="orders", revision=revision)
-        return pack_delivery([parcel], self.landing, key=key, options=options).manifest
+        options = PackOptions(source="acme", dataset=dataset, revision=revision)
+        return pack_delivery([parcel], self.landing.parent / dataset, key=key, options=options).manifest
 
     def run(self, *words: str, before: bool = False) -> Result:
         """One command line; ``-d`` before or after the verb."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from valuestream_dagster.publication.run import FeedRun
 from valuestream_tests.cli.shop import FEED, Shop, shop_in
+from valuestream_tests.world import plain_catalogue
 
 OTHER = FEED.replace("orders", "parcels").replace("landing/acme/orders", "landing/acme/parcels")
 pytestmark = pytest.mark.slow
@@ -193,3 +196,84 @@ def test_ctrl_c_at_any_moment_is_no_error_and_no_traceback_and_the_next_apply_go
     shop.json("apply")
     (feed,) = shop.json("status")["feeds"]
     assert (feed["position"], feed["applied"], feed["failed"]) == (days[-1], 30, [])
+
+
+# --- what was lost under our feet ---------------------------------------------------------------------------------------
+
+
+def _ids(shop: Shop, dataset: str = "orders") -> list[tuple[int]]:
+    """What a reader sees who knows nothing of us."""
+    with plain_catalogue(shop.path / "state/catalog.duckdb") as connection:
+        return connection.execute(f"SELECT id FROM acme.{dataset} ORDER BY id").fetchall()
+
+
+def test_an_apply_with_nothing_new_remakes_a_catalogue_that_was_deleted_or_left_behind(shop: Shop, tmp_path: Path) -> None:
+    shop.deliver("2026-09-01")
+    shop.json("apply")
+    (shop.path / "state/catalog.duckdb").unlink()
+    assert "nothing new" in shop.run("apply").stdout
+    assert _ids(shop) == [(1,)]
+    moved = Shop(shop.path.rename(tmp_path / "moved"))
+    assert "nothing new" in moved.run("apply").stdout
+    assert _ids(moved) == [(1,)]
+
+
+def test_a_lost_file_refuses_its_feed_says_so_in_status_and_is_made_good_by_a_correction(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path, {"a.yaml": FEED, "b.yaml": OTHER})
+    shop.deliver("2026-09-01")
+    shop.deliver("2026-09-01", dataset="parcels")
+    shop.json("apply")
+    (lost,) = (shop.path / "state/store/published/acme/parcels").rglob("*.parquet")
+    lost.unlink()
+    shop.deliver("2026-09-02", "2,1.00\n")
+    assert [one["key"] for one in shop.json("apply", code=1)["applied"]] == ["2026-09-02"]
+    assert _ids(shop) == [(1,), (2,)], "the other feed goes on"
+    orders, parcels = shop.json("status", code=1)["feeds"]
+    assert (orders["status"], parcels["status"]) == ("waiting_for_next", "refused")
+    assert "a published file cannot be read" in parcels["notes"][0]
+    with pytest.raises(duckdb.Error, match="a published file cannot be read"):
+        _ids(shop, "parcels")
+    shop.deliver("2026-09-01", "5,1.00\n", revision=2, dataset="parcels")
+    shop.json("apply")
+    assert _ids(shop, "parcels") == [(5,)]
+    assert [feed["status"] for feed in shop.json("status")["feeds"]] == ["waiting_for_next"] * 2
+
+
+def test_a_lost_ledger_is_refused_and_readers_keep_what_they_had(shop: Shop) -> None:
+    shop.deliver("2026-09-01")
+    shop.json("apply")
+    (shop.path / "state/ledger.duckdb").unlink()
+    for verb in (["status"], ["apply"], ["plan"], ["query", "FROM acme.orders"]):
+        result = shop.run(*verb)
+        assert result.exit_code == 1, verb
+        assert "the ledger was lost" in result.output, verb
+    assert _ids(shop) == [(1,)]
+
+
+def test_a_landing_place_that_has_gone_is_refused_and_not_taken_for_a_new_one(shop: Shop) -> None:
+    assert shop.run("status").exit_code == 0
+    shop.deliver("2026-09-01")
+    shop.json("apply")
+    shutil.rmtree(shop.landing)
+    (feed,) = shop.json("status", code=1)["feeds"]
+    assert feed["status"] == "refused"
+    assert "has gone, and deliveries of acme/orders came from it" in shop.run("status").stdout
+    assert shop.run("apply").exit_code == 1
+
+
+def test_a_correction_builds_on_what_its_key_built_on(shop: Shop) -> None:
+    """C29"""
+    for day in ("01", "02", "03"):
+        shop.deliver(f"2026-09-{day}")
+    shop.json("apply")
+    shop.deliver("2026-09-02", "1,9.00\n", revision=2)
+    shop.json("apply")
+    told = [(one["key"], one["revision"], one["previous_key"]) for one in shop.json("history", "acme/orders")["history"]]
+    assert ("2026-09-02", 2, "2026-09-01") in told, told
+
+
+def test_a_line_break_in_a_producers_file_name_forges_no_line(shop: Shop) -> None:
+    shop.landing.mkdir(parents=True)
+    (shop.landing / "x\nacme_orders: all is well.manifest.json").write_text("{")
+    for verb in ("plan", "apply", "receipts"):
+        assert not [line for line in shop.run(verb).output.splitlines() if line.startswith("acme_orders")]

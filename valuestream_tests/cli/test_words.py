@@ -44,7 +44,8 @@ def told(**changes: Any) -> str:
 def test_a_healthy_feed_needs_nothing() -> None:
     assert advice(HEALTHY, FEED) == []
     assert standing(HEALTHY) == "waiting for next"
-    assert there(HEALTHY) == "3 deliveries, without a hole up to 7"
+    assert there(HEALTHY, required=True) == "3 deliveries, without a hole up to 7"
+    assert there(HEALTHY, required=False) == "3 deliveries, up to 7", "nobody looked for holes"
     assert expected(HEALTHY, FEED) == "8"
 
 
@@ -78,7 +79,7 @@ def test_expectations_in_words() -> None:
     assert expected(nothing, a_feed()) == "whatever comes first"
     assert expected(nothing, a_feed("chain")) == "a full delivery first"
     assert expected(replace(HEALTHY, overdue=True), FEED) == "8, overdue"
-    assert there(nothing) == "nothing yet"
+    assert there(nothing, required=True) == "nothing yet"
     assert standing(replace(HEALTHY, failed=("7",))) == "needs attention"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valuestream_dagster.feeds.column_types import adds_up_exactly, canonical_type
+from valuestream_dagster.feeds.column_types import adds_up_exactly, canonical_type, holds_every
 
 
 @pytest.mark.parametrize(
@@ -80,3 +81,39 @@ def test_a_type_is_canonical_or_refused(text: str) -> None:
 )
 def test_only_integers_and_decimals_have_exact_totals(canonical: str, exact: bool) -> None:
     assert adds_up_exactly(canonical) is exact
+
+
+_EXTREMES = {
+    "TINYINT": ["-128", "127"], "SMALLINT": ["-32768", "32767"], "INTEGER": ["-2147483648", "2147483647"],
+    "BIGINT": ["-9223372036854775808", "9223372036854775807"], "UTINYINT": ["255"], "USMALLINT": ["65535"],
+    "UINTEGER": ["4294967295"], "UBIGINT": ["18446744073709551615"], "FLOAT": ["0.1", "1e38"], "DOUBLE": ["0.1", "1e300"],
+    "DECIMAL(4,2)": ["99.99", "-99.99"], "DECIMAL(6,2)": ["9999.99"], "DECIMAL(6,3)": ["999.999"], "DECIMAL(20,0)": ["9" * 20],
+    "DATE": ["2026-09-01"], "TIMESTAMP": ["2026-09-01 23:59:59.123456"], "BOOLEAN": ["true"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("new", [*_EXTREMES, "VARCHAR"])
+def test_a_type_that_is_said_to_hold_every_value_of_another_holds_its_extremes(new: str) -> None:
+    """L5: judged by DuckDB; what is not said to be held need not be lost"""
+    for old, texts in _EXTREMES.items():
+        if not holds_every(old, new):
+            continue
+        for text in texts:
+            kept = duckdb.execute(
+                f"SELECT TRY_CAST(TRY_CAST(v AS {new}) AS {old}) = v FROM (SELECT CAST('{text}' AS {old}) AS v)"
+            )
+            assert kept.fetchall() == [(True,)], f"{text} of {old} in {new}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "holds"),
+    [
+        ("INTEGER", "BIGINT", True), ("UINTEGER", "BIGINT", True), ("UINTEGER", "INTEGER", False), ("TINYINT", "UBIGINT", False),
+        ("BIGINT", "DOUBLE", False), ("INTEGER", "DOUBLE", True), ("BIGINT", "DECIMAL(20,0)", True),
+        ("BIGINT", "DECIMAL(18,0)", False), ("DECIMAL(4,2)", "DECIMAL(6,3)", True), ("DECIMAL(6,2)", "DECIMAL(6,3)", False),
+        ("DECIMAL(4,2)", "DOUBLE", False), ("TIMESTAMP", "DATE", False), ("DATE", "TIMESTAMP", True), ("UUID", "VARCHAR", True),
+        ("VARCHAR", "BIGINT", False), ("DOUBLE", "FLOAT", False), ("FLOAT", "DOUBLE", True), ("BOOLEAN", "TINYINT", False),
+    ],
+)  # fmt: skip
+def test_which_types_hold_every_value_of_which(old: str, new: str, holds: bool) -> None:
+    assert holds_every(old, new) is holds

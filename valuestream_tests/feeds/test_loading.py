@@ -32,7 +32,7 @@ def _findings(folder: Path) -> list[str]:
 def test_a_folder_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match="is no folder") as raised:
         load_deployment_files(tmp_path / "nowhere", {})
-    assert "init" in raised.value.next_step
+    assert "pass -d DIR" in raised.value.next_step
 
 
 def test_a_folder_without_its_file_is_no_deployment(tmp_path: Path) -> None:

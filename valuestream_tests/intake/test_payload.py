@@ -469,3 +469,23 @@ def test_a_bomb_of_zeros_is_refused_before_it_is_unpacked_whole(tmp_path: Path) 
     with open_rows([PayloadFile(bomb, "bomb.csv.gz", None)], contract, scratch=tmp_path, max_ratio=50) as rows:
         assert isinstance(rows, RowsRefused)
         assert rows.findings[0].code == "compression_ratio"
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "words"),
+    [
+        (b'c0,c1\n"never closed,1\n', 2, "a quote is broken or never closed"),
+        (b'c0,c1\nx,1\n"two\nlines",2\n"never closed,3\n', 5, "a quote is broken or never closed"),
+        (b"c0,c1\nx,1\n" + b"y" * 2_100_000 + b",2\n", 3, "a field is longer than 2,000,000 characters"),
+        (b"c0,c1\r\nx,1\r\ny,2\n", 3, "this line ends otherwise than the first one"),
+        (b"c0,c1\nx,1\ny,2\r\n", 3, "this line ends otherwise than the first one"),
+    ],
+    ids=["quote", "quote after a record of two lines", "long field", "LF among CRLF", "CRLF among LF"],
+)
+def test_a_record_that_cannot_be_read_is_named_by_its_line_and_its_fault(
+    tmp_path: Path, content: bytes, line: int, words: str
+) -> None:
+    found = faults(tmp_path, content, contract("VARCHAR", "INTEGER"))
+    assert found[0].code == "csv_malformed"
+    assert found[0].line == line
+    assert words in found[0].detail

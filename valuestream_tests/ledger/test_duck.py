@@ -156,6 +156,16 @@ def test_threads_use_ledgers_of_their_own_at_the_same_time(tmp_path: Path) -> No
         assert list(pool.map(write, range(2))) == [[("of 0",)], [("of 1",)]]
 
 
+def test_one_thread_may_have_two_ledgers_open(tmp_path: Path) -> None:
+    one, two = (DuckLedger(tmp_path / name / "ledger.duckdb", now=Clock()) for name in ("one", "two"))
+    with one.session() as first, two.session() as second, first.transaction(), second.transaction():
+        first.write.run_end("of one", "acme/orders", "ok", NOON)
+        second.write.run_end("of two", "acme/orders", "ok", NOON)
+    for ledger, name in ((one, "of one"), (two, "of two")):
+        with ledger.session() as session:
+            assert session.connection.execute("SELECT run_id FROM run_ends").fetchall() == [(name,)]
+
+
 def test_between_sessions_the_file_is_free_for_any_other_program(ledger: DuckLedger) -> None:
     assert _receipts(ledger) == 0
     script = f"import duckdb; duckdb.connect({str(ledger.path)!r}).execute('SELECT 1')"

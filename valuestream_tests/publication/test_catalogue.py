@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -16,12 +17,18 @@ from hypothesis import strategies as st
 
 from valuestream_dagster.core.decision import Verdict
 from valuestream_dagster.core.manifest import Kind
-from valuestream_dagster.errors import StoreFailure
+from valuestream_dagster.core.rows import Column
+from valuestream_dagster.errors import LedgerFailure, StoreFailure, WrongUse
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.duck import DuckLedger, LedgerSession
 from valuestream_dagster.ledger.rows import PublishedFile
 from valuestream_dagster.ledger.segments import export_segments
-from valuestream_dagster.publication.catalogue import catalogue_state, publish_catalogue, record_feed_version
+from valuestream_dagster.publication.catalogue import (
+    CatalogueState,
+    catalogue_state,
+    publish_catalogue,
+    record_feed_version,
+)
 from valuestream_tests.builders import NOON, Book, Clock, a_feed, key
 from valuestream_tests.feeds.feed_texts import feed as feed_from_text
 from valuestream_tests.publication.conftest import Ask
@@ -434,11 +441,11 @@ def test_a_store_that_was_moved_is_found_again_when_the_catalogue_is_published_a
         shelf.ask("FROM acme.orders")
     state = catalogue_state(shelf.path)
     assert state is not None
-    assert state[1] == shelf.store != moved, "any command notices it"
+    assert state.store == shelf.store != moved, "any command notices it"
     shelf.publish(moved)
     assert shelf.ask("SELECT id FROM acme.orders") == [(1,)]
     assert shelf.ask("SELECT path FROM valuestream.files")[0][0].startswith(str(moved))
-    assert catalogue_state(shelf.path) == (state[0], moved)
+    assert catalogue_state(shelf.path) == CatalogueState(state.generation, moved, {})
 
 
 def test_the_generation_is_the_ledgers_and_only_grows(shelf: Shelf) -> None:
@@ -448,7 +455,7 @@ def test_the_generation_is_the_ledgers_and_only_grows(shelf: Shelf) -> None:
         shelf.put(number, [])
         seen.append(shelf.publish())
     assert seen == sorted(set(seen))
-    assert catalogue_state(shelf.path) == (seen[-1], shelf.store)
+    assert catalogue_state(shelf.path) == CatalogueState(seen[-1], shelf.store, {})
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no database", b"\x00" * 20_000])
@@ -473,6 +480,54 @@ def test_a_catalogue_that_cannot_be_written_is_a_store_failure_and_the_ledger_go
     assert shelf.rows() == []
 
 
+@pytest.mark.parametrize(
+    ("declared", "shown"),
+    [
+        ({"amount": "DECIMAL(18,1)"}, "`amount` was published as DECIMAL"),
+        ({"id": "INTEGER"}, "`id` was published as BIGINT, which INTEGER cannot show without loss"),
+        ({"amount": None, "amt": "DECIMAL(18,2)"}, "`amount` was published and `amt` is declared instead"),
+        ({"amount": "DECIMAL(20,2)"}, None),
+        ({"amount": "VARCHAR", "new": "DATE"}, None),
+        ({"amount": None}, None),
+    ],
+)
+def test_an_edit_of_columns_never_rounds_or_hides_what_is_published(
+    shelf: Shelf, declared: dict[str, str | None], shown: str | None
+) -> None:
+    """L5: until it is recomputed, the feed says so instead"""
+    shelf.declare(replace(PERIODS, computation_hash="hash"))  # what the publications below were made by
+    shelf.put(1, [(1, "4.06", "U")])
+    columns = {column.name: column.type for column in PERIODS.contract.columns} | declared
+    edited = replace(PERIODS.contract, columns=tuple(Column(n, t) for n, t in columns.items() if t is not None))
+    shelf.declare(replace(PERIODS, contract=edited, computation_hash="edited"))
+    shelf.publish()
+    if shown is None:
+        assert shelf.ask("SELECT id FROM acme.orders") == [(1,)]
+        return
+    with pytest.raises(duckdb.Error, match=re.escape(shown)):
+        shelf.ask("FROM acme.orders")
+    with pytest.raises(duckdb.Error, match="undo the edit"):
+        shelf.ask("FROM acme.orders__all")
+
+
+def test_the_mode_of_a_feed_that_has_published_cannot_be_changed(shelf: Shelf) -> None:
+    """Readers would lose every period but the newest full"""
+    shelf.put(1, [(1, "4.06", "U")])
+    with pytest.raises(WrongUse, match="has published as `mode: periods`"):
+        shelf.declare(CHAIN)
+
+
+def test_a_ledger_that_knows_less_than_readers_see_publishes_nothing(shelf: Shelf, tmp_path: Path) -> None:
+    """L18: a lost ledger must not empty the catalogue"""
+    shelf.put(1, [(1, "1.00", "U")])
+    shelf.publish()
+    with DuckLedger(tmp_path / "fresh.duckdb", now=Clock()).session() as fresh:
+        lost = Shelf(tmp_path, fresh)
+        with pytest.raises(LedgerFailure, match=r"the ledger was lost.*Next: put the ledger back"):
+            lost.publish()
+    assert shelf.ask("SELECT id FROM acme.orders") == [(1,)]
+
+
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"no parquet")], ids=["lost", "damaged"])
 def test_a_lost_file_withholds_its_own_feed_alone_and_is_shown_again_when_it_is_back(
     shelf: Shelf, damage: Callable[[Path], object]
@@ -489,11 +544,14 @@ def test_a_lost_file_withholds_its_own_feed_alone_and_is_shown_again_when_it_is_
         with pytest.raises(duckdb.Error, match="acme/orders: a published file cannot be read"):
             shelf.ask(f"SELECT * FROM acme.{view}")
     assert shelf.ask("SELECT id FROM acme.others") == [(7,)]
-    assert catalogue_state(shelf.path) is None  # so that the next command builds it again
+    state = catalogue_state(shelf.path)
+    assert state is not None
+    assert list(state.withheld) == ["acme/orders"]
+    assert not state.shows_all(state.generation, state.store), "so that the next command builds it again"
     file.write_bytes(kept)
     shelf.publish()
     assert shelf.ask("SELECT id FROM acme.orders ORDER BY id") == [(1,), (2,)]
-    assert catalogue_state(shelf.path) is not None
+    assert catalogue_state(shelf.path) == CatalogueState(state.generation, state.store, {})
 
 
 def test_publishing_leaves_the_ledger_as_its_sessions_home(shelf: Shelf) -> None:

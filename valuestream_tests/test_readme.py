@@ -23,10 +23,6 @@ YAML_BLOCKS = re.findall(r"```yaml\n(.*?)```", README, flags=re.DOTALL)
 TEN_LINES, ALL_FIELDS, COMPONENT = YAML_BLOCKS
 
 
-def _feed_lines(block: str) -> str:
-    return "\n".join(line for line in block.splitlines() if not line.startswith(" " * 20))
-
-
 def test_every_verb_that_readme_names_exists() -> None:
     named = set(re.findall(r"(?:\$ |`)valuestream (?:-d \S+ )?([a-z]+)", README))
     assert named
@@ -42,7 +38,7 @@ def test_every_code_that_readme_explains_is_one_that_the_program_gives() -> None
     }
     assert len(codes) > 20
     # Some codes are put together from a field's name and a word.
-    assert {code for code in codes if f'"{code}"' not in SOURCE} <= {"revision_invalid"}
+    assert {code for code in codes if f'"{code}"' not in SOURCE} <= {"revision_invalid", "bytes_invalid"}
 
 
 def test_every_verdict_that_can_be_given_is_explained() -> None:
@@ -56,9 +52,9 @@ def test_the_ten_line_feed_works_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_the_feed_with_every_field_works_as_it_stands(tmp_path: Path) -> None:
-    columns = '\nsource: acme\ndataset: orders\nlanding: in\ncolumns: {order_id: BIGINT, amount: "DECIMAL(18,2)", op: VARCHAR}\n'
-    feed = parse_feed(_feed_lines(ALL_FIELDS) + columns, "readme.yaml", deployment=tmp_path, environ={})
+    feed = parse_feed(ALL_FIELDS, "readme.yaml", deployment=tmp_path, environ={})
     assert feed.rule.required
+    assert feed.contract.delete_when
 
 
 def test_the_component_is_the_one_that_the_package_exports() -> None:

@@ -26,7 +26,7 @@ from valuestream_dagster.feeds.settings import Settings
 from valuestream_dagster.intake.observe import Look, UnusableArrival, look
 from valuestream_dagster.intake.seal import keep_manifest
 from valuestream_dagster.ledger.duck import DuckLedger
-from valuestream_dagster.ledger.rows import FeedSummary, Publication, Receipt, SeenObject
+from valuestream_dagster.ledger.rows import FeedSummary, KeyRecord, Publication, Receipt, SeenObject
 from valuestream_dagster.publication.catalogue import catalogue_state, record_feed_version, require_ledger_of
 from valuestream_dagster.publication.plan import FeedPlan, plan_feed
 from valuestream_dagster.publication.publish import Publisher
@@ -78,6 +78,7 @@ class _Planned:
     summary: FeedSummary
     gaps: tuple[tuple[int, int], ...]
     withheld: str | None
+    records: Mapping[str, KeyRecord]
 
 
 class Deployment:
@@ -180,11 +181,20 @@ class Deployment:
         first = min([*keys, *([lowest] if lowest else [])], key=lambda key: key.ordinal, default=None)
         epoch = effective_epoch(feed.rule, recorded, first)
         plan = plan_feed(feed, seen, records, epoch, retry_failed=retry_failed)
-        return _Planned(plan, summary, gaps, state.withheld.get(feed.name) if state else None)
+        return _Planned(plan, summary, gaps, state.withheld.get(feed.name) if state else None, records)
 
     def status(self, feed: Feed) -> FeedStatus:
         """How the feed stands now."""
+        return self._status(self._planned(feed, retry_failed=False))
+
+    def plan_with_status(self, feed: Feed) -> tuple[FeedPlan, FeedStatus]:
+        """What a person's apply would do, and how the feed stands, by one look: for a feed of which nothing is new."""
         found = self._planned(feed, retry_failed=False)
+        plan = found.plan
+        retried = plan_feed(feed, plan.look, found.records, plan.epoch, retry_failed=True)
+        return retried, self._status(found)
+
+    def _status(self, found: _Planned) -> FeedStatus:
         status = status_of(
             found.plan, found.summary, found.gaps, now=self.now(), listed=self.settings.limits.gap_keys_listed
         )

@@ -56,33 +56,33 @@ def apply_one(opened: Deployment, feed: Feed, only: str | None, progress: Progre
     done = FeedApplied(feed)
     try:
         before = opened.receipts(feed.name, 1)
-        noted = noted_without_dagster(opened, feed, only)
-        if noted is not None:
-            done.receipts = noted
-        else:
+        if not _needs_no_run(opened, feed, only, done):
             try:
                 _run(opened, feed, only, progress, done)
             finally:
                 done.receipts = _since(opened, feed, before[0].receipt_id if before else None)
     except ValueStreamError as error:
         done.error = error
-    done.standing = standing_of(opened, feed)
+    done.standing = done.standing or standing_of(opened, feed)
     if done.standing.status.status == "blocked" or done.standing.status.waiting:
         done.open_ends = _open_ends(opened, feed)
     return done
 
 
-def noted_without_dagster(opened: Deployment, feed: Feed, only: str | None) -> tuple[Receipt, ...] | None:
-    """Record what needs no run and return it; None where there is work that only Dagster can do or be told of."""
+def _needs_no_run(opened: Deployment, feed: Feed, only: str | None, done: FeedApplied) -> bool:
+    """Record what needs no run; whether that is all, and nothing is left that only Dagster can do or be told of."""
     publisher = opened.publisher(feed)
     if only is not None or is_busy(publisher.locks, feed.name):
-        return None
+        return False
     opened.recover(feed)  # also a catalogue that is missing, or was built where the deployment no longer is
-    plan = opened.plan(feed, retry_failed=True)
+    plan, status = opened.plan_with_status(feed)
     told_to_dagster = any(unusable.settled for unusable in plan.look.unusable)
     if plan.claimable or told_to_dagster or publisher.has_open_run() or publisher.unreported(1):
-        return None
-    return opened.note(plan).receipts
+        return False
+    done.receipts = opened.note(plan).receipts
+    if not done.receipts:
+        done.standing = Standing(feed, status)  # nothing has changed since that look
+    return True
 
 
 def _run(opened: Deployment, feed: Feed, only: str | None, progress: Progress | None, done: FeedApplied) -> None:

@@ -33,7 +33,7 @@ from valuestream_dagster.producing.pack import pack_delivery
 from valuestream_dagster.producing.statement import PackOptions
 from valuestream_dagster.readers import open_catalog
 
-pytestmark = [pytest.mark.xdist_group("demo"), pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 FIRST, LAST = date(2013, 1, 1), date(2013, 3, 1)
 STORY = [

@@ -16,7 +16,7 @@ from valuestream_tests.orchestration.places import damaged, deliver, json_lines,
 from valuestream_tests.orchestration.server import Server, wait_for
 from valuestream_tests.producer import Delivery
 
-pytestmark = [pytest.mark.xdist_group("daemon"), pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def wait_versions(server: Server, dataset: str, deliveries: list[Delivery]) -> None:

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import duckdb
 
-from valuestream_dagster.core.continuity import Reason, effective_epoch
+from valuestream_dagster.core.continuity import Epoch, Reason, effective_epoch
 from valuestream_dagster.core.decision import Incomplete, Verdict, Wait
 from valuestream_dagster.core.sequence import KeyProblem, SequenceKey
 from valuestream_dagster.errors import FeedBusy, StoreFailure, WrongUse
@@ -27,7 +27,7 @@ from valuestream_dagster.intake.observe import Look, UnusableArrival, look
 from valuestream_dagster.intake.seal import keep_manifest
 from valuestream_dagster.ledger.duck import DuckLedger
 from valuestream_dagster.ledger.rows import FeedSummary, KeyRecord, Publication, Receipt, SeenObject
-from valuestream_dagster.publication.catalogue import catalogue_state, record_feed_version, require_ledger_of
+from valuestream_dagster.publication.catalogue import known_state, record_feed_version
 from valuestream_dagster.publication.plan import FeedPlan, plan_feed
 from valuestream_dagster.publication.publish import Publisher
 from valuestream_dagster.publication.receipts import receipt_of, tell
@@ -71,14 +71,20 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
-    """A look judged, and what the ledger and the catalogue say beside it."""
+class _Facts:
+    """A look, and what the ledger and the catalogue say beside it."""
 
-    plan: FeedPlan
+    feed: Feed
+    look: Look
+    records: Mapping[str, KeyRecord]
+    epoch: Epoch | None
     summary: FeedSummary
     gaps: tuple[tuple[int, int], ...]
     withheld: str | None
-    records: Mapping[str, KeyRecord]
+
+    def plan(self, *, retry_failed: bool) -> FeedPlan:
+        """The look, judged."""
+        return plan_feed(self.feed, self.look, self.records, self.epoch, retry_failed=retry_failed)
 
 
 class Deployment:
@@ -150,9 +156,9 @@ class Deployment:
 
         Costs one listing, two openings of the ledger and one small read per new manifest.
         """
-        return self._planned(feed, retry_failed=retry_failed).plan
+        return self._facts(feed).plan(retry_failed=retry_failed)
 
-    def _planned(self, feed: Feed, *, retry_failed: bool) -> _Planned:
+    def _facts(self, feed: Feed) -> _Facts:
         publisher = self.publisher(feed)
         seen = look(
             feed,
@@ -165,8 +171,7 @@ class Deployment:
         keys = [arrival.manifest.key for arrival in seen.arrivals]
         asked = [name for key in keys for name in (key.text, feed.sequence.predecessor(key).text)]
         with self.ledger.session() as session:
-            state = catalogue_state(self.settings.catalog, session.connection)
-            require_ledger_of(state, session, path=self.settings.catalog, store=self.settings.store)
+            state = known_state(session, path=self.settings.catalog, store=self.settings.store)
             records = session.read.records(feed.name, asked) if asked else {}
             recorded = session.read.epoch(feed.name)
             lowest = session.read.lowest_seen(feed.name)
@@ -175,32 +180,28 @@ class Deployment:
             gaps = () if feed.rule.required else session.read.gaps(feed.name, step, self.settings.limits.gap_keys_listed)
         if seen.absent and lowest is not None:
             raise StoreFailure(
-                f"{seen.absent.replace(' does not exist yet', ' has gone')}, and deliveries of {feed.name} came from it.",
+                f"the landing place {feed.landing} has gone, and deliveries of {feed.name} came from it.",
                 next_step=f"bring it back (is a share not mounted?), or correct `landing` in {feed.file}.",
             )
         first = min([*keys, *([lowest] if lowest else [])], key=lambda key: key.ordinal, default=None)
         epoch = effective_epoch(feed.rule, recorded, first)
-        plan = plan_feed(feed, seen, records, epoch, retry_failed=retry_failed)
-        return _Planned(plan, summary, gaps, state.withheld.get(feed.name) if state else None, records)
+        return _Facts(feed, seen, records, epoch, summary, gaps, state.withheld.get(feed.name) if state else None)
 
     def status(self, feed: Feed) -> FeedStatus:
         """How the feed stands now."""
-        return self._status(self._planned(feed, retry_failed=False))
+        return self._status(self._facts(feed))
 
     def plan_with_status(self, feed: Feed) -> tuple[FeedPlan, FeedStatus]:
         """What a person's apply would do, and how the feed stands, by one look: for a feed of which nothing is new."""
-        found = self._planned(feed, retry_failed=False)
-        plan = found.plan
-        retried = plan_feed(feed, plan.look, found.records, plan.epoch, retry_failed=True)
-        return retried, self._status(found)
+        facts = self._facts(feed)
+        return facts.plan(retry_failed=True), self._status(facts)
 
-    def _status(self, found: _Planned) -> FeedStatus:
-        status = status_of(
-            found.plan, found.summary, found.gaps, now=self.now(), listed=self.settings.limits.gap_keys_listed
-        )
-        if found.withheld is None:
+    def _status(self, facts: _Facts) -> FeedStatus:
+        plan, listed = facts.plan(retry_failed=False), self.settings.limits.gap_keys_listed
+        status = status_of(plan, facts.summary, facts.gaps, now=self.now(), listed=listed)
+        if facts.withheld is None:
             return status
-        return replace(status, status="refused", reason=Reason.REFUSED, notes=(found.withheld, *status.notes))
+        return replace(status, status="refused", reason=Reason.REFUSED, notes=(facts.withheld, *status.notes))
 
     def summary(self, feed: Feed) -> FeedSummary:
         """What the ledger alone knows of a feed: there also when its landing place does not answer."""
@@ -301,8 +302,7 @@ class Deployment:
             with session.transaction():
                 for feed in changed:
                     record_feed_version(session, feed, self.now())
-            state = catalogue_state(self.settings.catalog, session.connection)
-            require_ledger_of(state, session, path=self.settings.catalog, store=self.settings.store)
+            state = known_state(session, path=self.settings.catalog, store=self.settings.store)
             if changed or state is None or not state.shows_all(session.read.generation(), self.settings.store):
                 next(iter(self._any_publisher())).publish_catalogue(session)
 

@@ -114,7 +114,7 @@ def cell_text(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return shown(str(json_value(value)) if isinstance(value, datetime) else str(value)).replace("\n", "\\n")
+    return one_line(str(json_value(value)) if isinstance(value, datetime) else str(value))
 
 
 def json_value(value: Any) -> object:

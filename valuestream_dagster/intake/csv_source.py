@@ -208,18 +208,8 @@ def uneven_line_end(source: CsvSource) -> int | None:
 
 
 def widths(source: CsvSource, dialect: CsvFormat) -> frozenset[int]:
-    """All numbers of fields that records have; blank lines are no records.
-
-    Raises:
-        csv.Error: a quote is broken or never closed.
-        UnicodeDecodeError: the bytes are not UTF-8.
-    """
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
-    with source.path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, **_dialect(dialect))
-        if source.header:
-            next(reader, None)
-        return frozenset({len(record) for record in reader} - {0})
+    """All numbers of fields that records have. Raises as ``records`` does."""
+    return frozenset(len(record) for _, record in records(source, dialect))
 
 
 class _Dialect(TypedDict):

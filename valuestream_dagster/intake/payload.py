@@ -28,7 +28,7 @@ from valuestream_dagster.intake.csv_sql import guarded, identifier, literal, rea
 from valuestream_dagster.intake.diagnosis import diagnose_source
 
 # DuckDB's way of saying that a value does not fit.
-VALUE_ERRORS = (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException)
+_VALUE_ERRORS = (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException)
 # A thread proves as fast as four parse.
 _READERS_PER_PROVER = 4
 # Below this size the cell-by-cell reading is done before the proof's automaton is built.
@@ -51,18 +51,26 @@ class PayloadFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Proof:
+    """Names of the files that are being proven plain, and whether they all are, once that is known."""
+
+    names: frozenset[str]
+    holds: Future[bool]
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedRows:
     """Rows whose files have the declared columns; ``evaluate`` reads them.
 
     Args:
         contract: how rows are declared.
         sources: the files, made ready.
-        proof: whether all large ones are plain, once that is known; None where there is none.
+        proof: which of them are being proven plain; None where none is.
     """
 
     contract: RowContract
     sources: tuple[CsvSource, ...]
-    proof: Future[bool] | None = None
+    proof: Proof | None = None
 
     def evaluate(
         self,
@@ -84,26 +92,25 @@ class CheckedRows:
         """
         if self.proof is not None:
             try:
-                run(self._select(stamp, typed_from_bytes=PROOF_FROM_BYTES))
-                if self.proof.result():
+                run(self._select(stamp, self.proof.names))
+                if self.proof.holds.result():
                     return ()
-            except VALUE_ERRORS:
+            except _VALUE_ERRORS:
                 pass  # the cell-by-cell reading says where
             undo()
             if not all(_well_formed(source, self.contract) for source in self.sources):
                 return self.diagnose(con)
         try:
-            run(self._select(stamp, typed_from_bytes=None))
-        except VALUE_ERRORS:
+            run(self._select(stamp, frozenset()))
+        except _VALUE_ERRORS:
             if findings := self.diagnose(con):
                 return findings
             raise
         return ()
 
-    def _select(self, stamp: RowStamp, *, typed_from_bytes: int | None) -> str:
+    def _select(self, stamp: RowStamp, plain: frozenset[str]) -> str:
         declared = ", ".join(identifier(column.name) for column in self.contract.columns)
-        reads = (self._read(source, _is_large(source, typed_from_bytes)) for source in self.sources)
-        rows = " UNION ALL ".join(f"({read})" for read in reads) or self._no_rows()
+        rows = " UNION ALL ".join(f"({self._read(source, plain)})" for source in self.sources) or self._no_rows()
         names = [source.name for source in self.sources] or [""]
         return (
             f"SELECT {declared}, {_constant(stamp.key)} AS _key, {_constant(stamp.kind)} AS _kind, "
@@ -129,15 +136,16 @@ class CheckedRows:
         condition = self.contract.delete_when
         return upsert if condition is None else f"CASE WHEN (\n{condition}\n) THEN {delete} ELSE {upsert} END"
 
-    def _read(self, source: CsvSource, plain: bool) -> str:  # noqa: FBT001  # private, and its one argument
+    def _read(self, source: CsvSource, plain: frozenset[str]) -> str:
         types = _types(self.contract)
         alias = {name: f"c{place}" for place, name in enumerate(source.columns)}
-        value = typed if plain else guarded
+        is_plain_file = source.name in plain
+        value = typed if is_plain_file else guarded
         columns = ", ".join(
             f"{value(alias[column.name], types[column.name], column.name)} AS {identifier(column.name)}"
             for column in self.contract.columns
         )
-        read_as = [types[name] if plain else "VARCHAR" for name in source.columns]
+        read_as = [types[name] if is_plain_file else "VARCHAR" for name in source.columns]
         return f"SELECT {columns}, {literal(source.name)} AS _file FROM {read_csv(source, self.contract.csv, read_as)}"
 
     def _no_rows(self) -> str:
@@ -180,10 +188,10 @@ def open_rows(
                     findings += opened
                 case CsvSource():
                     sources.append(opened)
-        large = [source for source in sources if _is_large(source, PROOF_FROM_BYTES)]
-        proof = None if findings else _begin_proof(large, contract, threads, stack)
+        proof = None if findings else _begin_proof(sources, contract, threads, stack)
+        proving = proof.names if proof else frozenset()
         rows = CheckedRows(contract, tuple(sources), proof)
-        if findings or not all(_well_formed(source, contract) for source in sources if not (proof and source in large)):
+        if findings or not all(_well_formed(source, contract) for source in sources if source.name not in proving):
             with duckdb.connect(":memory:", config={"threads": 1}) as con:
                 con.execute("SET TimeZone = 'UTC'")
                 findings += rows.diagnose(con)
@@ -207,27 +215,25 @@ def _types(contract: RowContract) -> dict[str, str]:
         raise WrongUse(f"{error}.", next_step="correct `columns` in the feed file.") from error
 
 
-def _is_large(source: CsvSource, from_bytes: int | None) -> bool:
-    return from_bytes is not None and source.path.stat().st_size >= from_bytes
-
-
 def _begin_proof(
-    large: Sequence[CsvSource], contract: RowContract, threads: int, stack: ExitStack
-) -> Future[bool] | None:
-    """Whether the bytes of these files prove that typed reading loses nothing, found out beside the caller's work."""
-    types, quote = _types(contract), contract.csv.quote
-    patterns = [row_pattern([types[name] for name in source.columns], contract.csv) for source in large]
-    if not large or None in patterns:
+    sources: Sequence[CsvSource], contract: RowContract, threads: int, stack: ExitStack
+) -> Proof | None:
+    """Begin to prove, beside the caller's work, that typed reading of the large files loses nothing; None where none can be."""
+    types = _types(contract)
+    large = [source for source in sources if source.path.stat().st_size >= PROOF_FROM_BYTES]
+    rows = [(one, row_pattern([types[name] for name in one.columns], contract.csv)) for one in large]
+    provable = [(one, row) for one, row in rows if row is not None]
+    if not provable:
         return None
-    pool = stack.enter_context(ThreadPoolExecutor(1, "valuestream-proof"))
     beside = max(1, threads // _READERS_PER_PROVER)
-    return pool.submit(
-        lambda: all(
-            is_plain(source.path, start=source.start, row=row, quote=quote, threads=beside)
-            for source, row in zip(large, patterns, strict=True)
-            if row is not None
+
+    def prove() -> bool:
+        return all(
+            is_plain(one.path, start=one.start, row=row, quote=contract.csv.quote, threads=beside) for one, row in provable
         )
-    )
+
+    pool = stack.enter_context(ThreadPoolExecutor(1, "valuestream-proof"))
+    return Proof(frozenset(one.name for one, _ in provable), pool.submit(prove))
 
 
 def _well_formed(source: CsvSource, contract: RowContract) -> bool:

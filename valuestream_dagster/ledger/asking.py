@@ -42,6 +42,10 @@ OPEN_CONFLICTS = """
 # belongs to the first.
 IN_NEWEST_EPOCH = "greatest(epoch, 1) = coalesce((SELECT max(epoch) FROM epochs WHERE feed = $feed), 1)"
 
+# Of good publications: the newest of each key and kind among runs that have ended, which is what readers see (L8, L9).
+VISIBLE = """row IN (SELECT max(row) FROM good_publications
+                    WHERE run_id IN (SELECT run_id FROM run_ends) GROUP BY feed, kind, key)"""
+
 _PUBLICATION_COLUMNS = (
     "publication_id, feed, kind, key, ordinal, revision, digest, computation_hash, run_id, rows, bytes, totals, "
     "previous_key, position, epoch, published_at"

@@ -14,7 +14,7 @@ from valuestream_dagster.core.continuity import Epoch, SliceState
 from valuestream_dagster.core.decision import Applied, Bound, KeyHistory, Verdict
 from valuestream_dagster.core.manifest import Digest, Kind
 from valuestream_dagster.core.sequence import SequenceKey
-from valuestream_dagster.ledger.asking import IN_NEWEST_EPOCH, OPEN_CONFLICTS, OPEN_REJECTIONS
+from valuestream_dagster.ledger.asking import IN_NEWEST_EPOCH, OPEN_CONFLICTS, OPEN_REJECTIONS, VISIBLE
 from valuestream_dagster.ledger.reporting import LedgerReports
 from valuestream_dagster.ledger.rows import KeyRecord, Publication, RunRow
 
@@ -255,13 +255,10 @@ class LedgerReader(LedgerReports):
         """For each feed the shapes under which its visible publications were made."""
         found: dict[str, list[str]] = defaultdict(list)
         for feed, shape in self._rows(
-            """SELECT f.feed, f.shape
-               FROM (SELECT feed, config_hash, arg_max(shape, rowid) AS shape FROM feed_versions GROUP BY ALL) f
-               WHERE EXISTS (SELECT 1 FROM good_publications p
-                             WHERE p.feed = f.feed AND p.computation_hash = f.config_hash
-                               AND p.row IN (SELECT max(row) FROM good_publications
-                                             WHERE run_id IN (SELECT run_id FROM run_ends) GROUP BY feed, kind, key))
-               ORDER BY ALL"""
+            f"""SELECT feed, shape
+                FROM (SELECT feed, config_hash, arg_max(shape, rowid) AS shape FROM feed_versions GROUP BY ALL)
+                WHERE (feed, config_hash) IN (SELECT (feed, computation_hash) FROM good_publications WHERE {VISIBLE})
+                ORDER BY ALL"""
         ):
             found[feed].append(shape)
         return {feed: tuple(shapes) for feed, shapes in found.items()}

@@ -20,6 +20,7 @@ import duckdb
 from valuestream_dagster.errors import LedgerFailure, StoreFailure, WrongUse
 from valuestream_dagster.feeds.feed import Feed, Shape, shape_from_json, shape_json
 from valuestream_dagster.intake.csv_sql import identifier, literal
+from valuestream_dagster.ledger.asking import VISIBLE
 from valuestream_dagster.ledger.duck import LedgerSession
 from valuestream_dagster.ledger.segments import ExportedTable, export_segments
 from valuestream_dagster.publication.views import PUBLIC_VIEWS, VisibleFile, feed_views, raw_rows, refusing_views
@@ -29,11 +30,8 @@ _STORAGE_VERSION = "v1.0.0"
 # or digit), and every statement names it, because a source may well be called `ledger`.
 _NEW = "_valuestream_new"
 
-_VISIBLE = """
-    SELECT p.feed, p.kind, p.key, p.ordinal, p.revision, p.epoch, p.publication_id
-    FROM good_publications p
-    WHERE p.row IN (SELECT max(row) FROM good_publications
-                    WHERE run_id IN (SELECT run_id FROM run_ends) GROUP BY feed, kind, key)"""
+_VISIBLE = f"""
+    SELECT feed, kind, key, ordinal, revision, epoch, publication_id FROM good_publications WHERE {VISIBLE}"""
 
 
 def publish_catalogue(
@@ -55,7 +53,7 @@ def publish_catalogue(
         LedgerFailure: the ledger knows less than the catalogue that is there.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    require_ledger_of(catalogue_state(path, session.connection), session, path=path, store=store)
+    known_state(session, path=path, store=store)
     temporary = path.with_name(f"{path.name}.{uuid4().hex[:8]}.tmp")
     generation = session.read.generation()
     exported = export_segments(session, segments, now)
@@ -146,13 +144,13 @@ def catalogue_state(path: Path, by: duckdb.DuckDBPyConnection | None = None) -> 
     return CatalogueState(int(generation), Path(store), dict(withheld))
 
 
-def require_ledger_of(state: CatalogueState | None, session: LedgerSession, *, path: Path, store: Path) -> None:
-    """Refuse to go on with a ledger that knows less than readers already see (L18).
+def known_state(session: LedgerSession, *, path: Path, store: Path) -> CatalogueState | None:
+    """The published catalogue's state, beside a ledger that knows all that readers already see (L18).
 
     Raises:
         LedgerFailure: the catalogue is of a later generation of this store's ledger, which was lost or put back older.
     """
-    generation = session.read.generation()
+    state, generation = catalogue_state(path, session.connection), session.read.generation()
     if state is not None and state.store == store and state.generation > generation:
         raise LedgerFailure(
             f"the catalogue {path} shows more (generation {state.generation}) than the ledger knows ({generation}): "
@@ -160,6 +158,7 @@ def require_ledger_of(state: CatalogueState | None, session: LedgerSession, *, p
             next_step="put the ledger back from a backup; if this ledger is the one that counts, remove the catalogue and "
             "run `valuestream apply`: readers then see what it knows.",
         )
+    return state
 
 
 def _build(
@@ -179,12 +178,15 @@ def _build(
     try:
         # One transaction for many statements, because each one's end is forced to disk.
         with _transaction(connection):
-            _create_ledger_views(connection, exported, store, generation, built_at)
-        connection.execute(f"USE {_NEW}.main")
+            _copy_ledger_rows(connection, exported, store, generation, built_at)
+            connection.execute(f"USE {_NEW}.main")
+            for table in exported:
+                connection.execute(f"CREATE VIEW {_NEW}.valuestream._{table.name} AS {raw_rows(table)}")
+            _create_views(connection, "valuestream", PUBLIC_VIEWS)
         for feed, shape in shapes.items():
             why = _not_shown(feed, shape, published.get(feed, ()))
             if why is None:
-                why = _show(connection, shape.source, feed_views(feed, shape, files.get(feed, [])), feed)
+                why = _show(connection, feed, shape, files.get(feed, []))
             if why is not None:
                 _withhold(connection, feed, shape, why)
     finally:
@@ -200,13 +202,11 @@ def _not_shown(feed: str, shape: Shape, published: Iterable[Shape]) -> str | Non
     return f"{feed}: {hidden}. Next: undo the edit of `columns`, or declare a new dataset; published files are not recomputed yet."
 
 
-def _show(connection: duckdb.DuckDBPyConnection, schema: str, views: Mapping[str, str], feed: str) -> str | None:
+def _show(connection: duckdb.DuckDBPyConnection, feed: str, shape: Shape, files: Sequence[VisibleFile]) -> str | None:
     """Create a feed's views, which opens every file that they read; why that cannot be done, or None."""
     try:
         with _transaction(connection):
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_NEW}.{identifier(schema)}")
-            for name, sql in views.items():
-                connection.execute(f"CREATE VIEW {_NEW}.{identifier(schema)}.{identifier(name)} AS {sql}")
+            _create_views(connection, shape.source, feed_views(feed, shape, files))
     except (duckdb.IOException, duckdb.InvalidInputException) as error:
         first = str(error).splitlines()[0]
         return (
@@ -218,10 +218,15 @@ def _show(connection: duckdb.DuckDBPyConnection, schema: str, views: Mapping[str
 
 def _withhold(connection: duckdb.DuckDBPyConnection, feed: str, shape: Shape, why: str) -> None:
     """A feed that cannot be shown whole is not shown in part: its views say why, and the other feeds are shown."""
-    fault = _show(connection, shape.source, refusing_views(shape, why), feed)
-    if fault is not None:
-        raise StoreFailure(fault)
-    connection.execute(f"INSERT INTO {_NEW}.valuestream._withheld VALUES (?, ?)", [feed, why])
+    with _transaction(connection):
+        _create_views(connection, shape.source, refusing_views(shape, why))
+        connection.execute(f"INSERT INTO {_NEW}.valuestream._withheld VALUES (?, ?)", [feed, why])
+
+
+def _create_views(connection: duckdb.DuckDBPyConnection, schema: str, views: Mapping[str, str]) -> None:
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_NEW}.{identifier(schema)}")
+    for name, sql in views.items():
+        connection.execute(f"CREATE VIEW {_NEW}.{identifier(schema)}.{identifier(name)} AS {sql}")
 
 
 @contextmanager
@@ -235,14 +240,14 @@ def _transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     connection.execute("COMMIT")
 
 
-def _create_ledger_views(
+def _copy_ledger_rows(
     connection: duckdb.DuckDBPyConnection,
     exported: Sequence[ExportedTable],
     store: Path,
     generation: int,
     built_at: datetime,
 ) -> None:
-    """The ledger's own rows: what is visible, the exported segments with the rows after them, and the public views of these."""
+    """Of the ledger's own rows what is visible, and those after the exported segments."""
     connection.execute(f"CREATE SCHEMA {_NEW}.valuestream")
     connection.execute(
         f"""CREATE TABLE {_NEW}.valuestream._catalogue AS
@@ -256,13 +261,6 @@ def _create_ledger_views(
             f"""CREATE TABLE {_NEW}.valuestream._tail_{table.name} AS
                 SELECT rowid AS _row, * FROM {table.name} WHERE rowid >= {table.tail_from}"""
         )
-    home = connection.execute("SELECT current_database()").fetchall()[0][0]
-    connection.execute(f"USE {_NEW}.main")
-    for table in exported:
-        connection.execute(f"CREATE VIEW {_NEW}.valuestream._{table.name} AS {raw_rows(table)}")
-    for name, sql in PUBLIC_VIEWS.items():
-        connection.execute(f"CREATE VIEW {_NEW}.valuestream.{name} AS {sql}")
-    connection.execute(f'USE "{home}".main')
 
 
 def _visible_files(session: LedgerSession, store: Path) -> dict[str, list[VisibleFile]]:

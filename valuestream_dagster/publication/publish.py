@@ -23,7 +23,7 @@ from valuestream_dagster.ledger.duck import LedgerSession
 from valuestream_dagster.ledger.rows import (
     Publication,
 )
-from valuestream_dagster.publication.catalogue import catalogue_state, require_ledger_of
+from valuestream_dagster.publication.catalogue import known_state
 from valuestream_dagster.publication.locks import run_lock
 from valuestream_dagster.publication.means import Means
 from valuestream_dagster.publication.recover import settle_interrupted
@@ -78,8 +78,7 @@ class Publisher(Means):
     def _is_shown(self, session: LedgerSession) -> bool:
         """Whether the catalogue shows all that the ledger has to show."""
         generation = session.read.generation()
-        state = catalogue_state(self.settings.catalog, session.connection)
-        require_ledger_of(state, session, path=self.settings.catalog, store=self.settings.store)
+        state = known_state(session, path=self.settings.catalog, store=self.settings.store)
         return generation == 0 or (state is not None and state.shows_all(generation, self.settings.store))
 
     def _look(self, keys: Sequence[str]) -> Look:

@@ -161,11 +161,12 @@ class Recorder:
         self, session: LedgerSession, one: PreparedArrival, valid: Valid, reuses: str | None, at: datetime
     ) -> Publication:
         identity = valid.identity
-        replaced = self._facts.history(identity.kind, identity.key).applied
-        previous_key = self._previous_key(session, replaced)
+        applied = self._facts.history(identity.kind, identity.key).applied
+        replaced = session.read.publication(applied.publication_id) if applied else None
+        before = self._facts.position
         opens = opens_epoch(self._feed, identity, self._facts.epoch)
-        epoch = self._open_epoch(session, identity, at, correction=replaced is not None)
-        reused = session.read.publication(reuses) if reuses else None
+        epoch = self._open_epoch(session, identity, at, replaced)
+        reused = replaced if reuses else None
         file = one.file
         files = reused.files if reused else ((file,) if file else ())
         measured = one.measured or MeasuredRows(0, ())
@@ -193,7 +194,8 @@ class Recorder:
             bytes=sum(file.bytes for file in files),
             published_at=at,
             epoch=epoch,
-            previous_key=previous_key,
+            # A correction builds on what its key built on (C29), not on what came later.
+            previous_key=replaced.previous_key if replaced else (before.text if before else None),
             position=self._facts.position.text if self._facts.position else None,
             totals=tuple((column, str(total)) for column, total in measured.totals),
             files=files,
@@ -202,27 +204,18 @@ class Recorder:
         session.write.publication(publication)
         return publication
 
-    def _previous_key(self, session: LedgerSession, replaced: Applied | None) -> str | None:
-        """The accepted key that a slice builds on (C29): a correction's is that of what it corrects, not of what came later."""
-        old = session.read.publication(replaced.publication_id) if replaced and replaced.publication_id else None
-        if old is not None:
-            return old.previous_key
-        return self._facts.position.text if self._facts.position else None
-
     @property
     def _epoch_number(self) -> int:
         return self._facts.epoch.number if self._facts.epoch else 0
 
-    def _open_epoch(self, session: LedgerSession, identity: Identity, at: datetime, *, correction: bool) -> int:
+    def _open_epoch(self, session: LedgerSession, identity: Identity, at: datetime, replaced: Publication | None) -> int:
         """The epoch that a publication belongs to; a full opens the next one, any other first acceptance the first."""
         name, recorded = self._feed.name, self._facts.recorded
         if opens_epoch(self._feed, identity, recorded):
             opened = Epoch((recorded.number if recorded else 0) + 1, identity.key)
         elif recorded is not None:
-            applied = self._facts.history(identity.kind, identity.key).applied
-            old = session.read.publication(applied.publication_id) if correction and applied else None
             below = self._feed.mode is Mode.CHAIN and identity.key.ordinal <= recorded.baseline.ordinal
-            return old.epoch if old is not None and below else recorded.number
+            return replaced.epoch if replaced is not None and below else recorded.number
         else:
             opened = Epoch(1, self._facts.epoch.baseline if self._facts.epoch else identity.key, full=False)
         session.write.epoch(name, opened, anchor=identity.key.text, run_id=self._name.run_id, at=at)

@@ -20,13 +20,10 @@ from tempfile import gettempdir
 import duckdb
 
 from valuestream_dagster.errors import LedgerFailure, LedgerTooNew
+from valuestream_dagster.ledger.migrations import MIGRATIONS, Migration
 from valuestream_dagster.ledger.reading import LedgerReader
 from valuestream_dagster.ledger.writing import LedgerWriter, to_naive_utc
 
-Migration = Callable[[duckdb.DuckDBPyConnection], None]
-
-# From version n to n + 1: one callable each, run in order inside one transaction. Empty until the schema first changes.
-MIGRATIONS: Mapping[int, Migration] = {}
 SCHEMA_VERSION = 1 + len(MIGRATIONS)
 
 

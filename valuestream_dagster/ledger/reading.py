@@ -177,9 +177,9 @@ class LedgerReader(LedgerReports):
     def open_runs(self, feed: str) -> tuple[RunRow, ...]:
         """Runs that were begun and never ended, oldest first (L13)."""
         return tuple(
-            RunRow(row[0], feed, row[1], row[2], row[3], "running", row[4])
+            RunRow(row[0], feed, row[1], row[2], row[3], "running", row[4], row[5])
             for row in self._rows(
-                """SELECT run_id, fence, holder, started_at, dagster_run_id FROM runs
+                """SELECT run_id, fence, holder, started_at, dagster_run_id, purpose FROM runs
                    WHERE feed = $feed AND run_id NOT IN (SELECT run_id FROM run_ends WHERE feed = $feed)
                    ORDER BY rowid""",
                 feed=feed,

@@ -44,7 +44,10 @@ class SeenObject:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run: its fencing number, who holds it, and how it ended (``status`` is ``running`` until then)."""
+    """A run: its fencing number, who holds it, and how it ended (``status`` is ``running`` until then).
+
+    ``purpose`` is None where deliveries are taken in, ``recompute`` where published ones are redone.
+    """
 
     run_id: str
     feed: str
@@ -53,6 +56,7 @@ class RunRow:
     started_at: datetime
     status: str = "running"
     dagster_run_id: str | None = None
+    purpose: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

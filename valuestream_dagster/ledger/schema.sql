@@ -34,7 +34,9 @@ CREATE TABLE IF NOT EXISTS epochs (
 -- A run is the outer barrier: nothing of it is visible before its row in run_ends (L8, L9).
 CREATE TABLE IF NOT EXISTS runs (
     run_id VARCHAR NOT NULL, feed VARCHAR NOT NULL, fence BIGINT NOT NULL, dagster_run_id VARCHAR,
-    holder VARCHAR NOT NULL, computation_hash VARCHAR NOT NULL, started_at TIMESTAMP NOT NULL);
+    holder VARCHAR NOT NULL, computation_hash VARCHAR NOT NULL, started_at TIMESTAMP NOT NULL,
+    -- NULL: takes deliveries in; 'recompute': redoes published ones, and all such runs of a feed end together.
+    purpose VARCHAR);
 CREATE TABLE IF NOT EXISTS run_ends (
     run_id VARCHAR NOT NULL, feed VARCHAR NOT NULL, status VARCHAR NOT NULL, ended_at TIMESTAMP NOT NULL);
 
@@ -58,7 +60,9 @@ CREATE TABLE IF NOT EXISTS lineage (
 
 CREATE TABLE IF NOT EXISTS rulings (
     feed VARCHAR NOT NULL, key VARCHAR NOT NULL, kind VARCHAR, revision BIGINT, digest VARCHAR,
-    ruling VARCHAR NOT NULL, "by" VARCHAR NOT NULL, why VARCHAR NOT NULL, ruled_at TIMESTAMP NOT NULL);
+    ruling VARCHAR NOT NULL, "by" VARCHAR NOT NULL, why VARCHAR NOT NULL, ruled_at TIMESTAMP NOT NULL,
+    -- The digests that were decided against: known bytes of the same revision that are never applied from here on.
+    settles VARCHAR[]);
 CREATE TABLE IF NOT EXISTS attempts (
     feed VARCHAR NOT NULL, key VARCHAR NOT NULL, revision BIGINT NOT NULL, destination VARCHAR NOT NULL,
     attempt INTEGER NOT NULL, state VARCHAR NOT NULL, code VARCHAR, retry BOOLEAN, effect VARCHAR, locator VARCHAR,
@@ -76,6 +80,18 @@ CREATE TABLE IF NOT EXISTS segments (
 -- Publications that recovery found damaged: their run was interrupted and a file does not hold what was recorded (L15).
 CREATE TABLE IF NOT EXISTS voided (
     publication_id VARCHAR NOT NULL, why VARCHAR NOT NULL, voided_at TIMESTAMP NOT NULL);
+
+-- What decided the output of publications with that computation hash, as canonical JSON: told when an edit makes them stale.
+CREATE TABLE IF NOT EXISTS computations (
+    feed VARCHAR NOT NULL, computation_hash VARCHAR NOT NULL, decisive VARCHAR NOT NULL, recorded_at TIMESTAMP NOT NULL);
+
+-- What vacuum removed from the store (path relative to it), and why. Written before the file goes.
+CREATE TABLE IF NOT EXISTS removals (
+    path VARCHAR NOT NULL, bytes BIGINT NOT NULL, why VARCHAR NOT NULL, publication_id VARCHAR,
+    removed_at TIMESTAMP NOT NULL);
+
+-- Which ledger this is, for the store's owner mark: one row.
+CREATE TABLE IF NOT EXISTS ledger_identity (ledger_id VARCHAR NOT NULL, created_at TIMESTAMP NOT NULL);
 
 -- What every question about success is asked of; `row` is the order in which rows were written.
 CREATE VIEW IF NOT EXISTS good_publications AS

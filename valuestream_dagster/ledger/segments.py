@@ -18,7 +18,8 @@ from valuestream_dagster.ledger.duck import LedgerSession
 
 EXPORTED_TABLES = (
     "feed_versions", "receipts", "deliveries", "epochs", "runs", "run_ends", "slice_events", "publications", "files",
-    "lineage", "rulings", "attempts", "voided",
+    "lineage", "rulings", "attempts", "voided", "computations", "removals",
+    "ledger_identity",
 )  # fmt: skip
 SEGMENT_ROWS = 5_000
 

@@ -117,7 +117,12 @@ class LedgerWriter:
         """A run begins: the outer barrier (L9)."""
         self._insert(
             "runs",
-            [[run.run_id, run.feed, run.fence, run.dagster_run_id, run.holder, computation_hash, run.started_at]],
+            [
+                [
+                    run.run_id, run.feed, run.fence, run.dagster_run_id, run.holder, computation_hash, run.started_at,
+                    run.purpose,
+                ]
+            ],
         )
 
     def run_end(self, run_id: str, feed: str, status: str, at: datetime) -> None:

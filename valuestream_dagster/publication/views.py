@@ -35,10 +35,11 @@ PUBLIC_VIEWS = {
     "lineage": """SELECT publication_id, object_uri, object_version, sha256, bytes, role, path
                   FROM valuestream._lineage""",
     "runs": """SELECT r.run_id, r.feed, coalesce(e.status, 'running') AS status, r.started_at, e.ended_at,
-                 r.computation_hash, r.dagster_run_id, r.holder, r.fence
+                 r.computation_hash, r.dagster_run_id, r.holder, r.fence, coalesce(r.purpose, 'deliveries') AS purpose
                FROM valuestream._runs r LEFT JOIN (SELECT run_id, status, ended_at FROM valuestream._run_ends) e
                  USING (run_id)""",
-    "rulings": """SELECT feed, key, ruling, "by", why, ruled_at, kind, revision, digest FROM valuestream._rulings""",
+    "rulings": """SELECT feed, key, ruling, "by", why, ruled_at, kind, revision, digest, settles FROM valuestream._rulings""",
+    "removals": """SELECT path, bytes, why, publication_id, removed_at FROM valuestream._removals ORDER BY _row""",
     "attempts": """SELECT feed, key, revision, destination, attempt, state, code, retry, effect, locator, digest,
                      happened_at FROM valuestream._attempts""",
 }

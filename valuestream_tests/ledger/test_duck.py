@@ -16,7 +16,8 @@ import pytest
 from valuestream_dagster.core.decision import Verdict
 from valuestream_dagster.core.sequence import IntegerSequence
 from valuestream_dagster.errors import LedgerFailure, LedgerTooNew
-from valuestream_dagster.ledger.duck import MIGRATIONS, SCHEMA_VERSION, DuckLedger
+from valuestream_dagster.ledger.duck import SCHEMA_VERSION, DuckLedger
+from valuestream_dagster.ledger.migrations import MIGRATIONS
 from valuestream_tests.builders import NOON, Book, Clock
 
 KEY = IntegerSequence().at(1)
@@ -58,7 +59,7 @@ def test_a_ledger_of_a_newer_program_is_refused(ledger: DuckLedger) -> None:
 def test_a_running_program_notices_that_a_newer_one_has_been_here(ledger: DuckLedger) -> None:
     """V1: a sensor that was started last month must not write into this month's schema"""
     assert _receipts(ledger) == 0
-    newer = DuckLedger(ledger.path, now=Clock(), migrations={1: lambda _: None})
+    newer = DuckLedger(ledger.path, now=Clock(), migrations={**MIGRATIONS, SCHEMA_VERSION: lambda _: None})
     assert _receipts(newer) == 0
     with pytest.raises(LedgerTooNew), ledger.session():
         pass
@@ -66,28 +67,28 @@ def test_a_running_program_notices_that_a_newer_one_has_been_here(ledger: DuckLe
 
 def test_migrations_run_in_order_in_one_transaction_and_only_once(ledger: DuckLedger) -> None:
     """V1"""
-    assert _history(ledger) == [(1,)]
+    assert _history(ledger) == [(SCHEMA_VERSION,)]
     order: list[str] = []
 
     def second(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute("CREATE TABLE added (x INTEGER)")
-        order.append("1 to 2")
+        order.append("first")
 
     def third(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute("INSERT INTO added VALUES (3)")
-        order.append("2 to 3")
+        order.append("second")
 
-    newer = DuckLedger(ledger.path, now=Clock(), migrations={1: second, 2: third})
-    assert _history(newer)[-1] == (3,)
-    assert _history(newer)[-1] == (3,)
-    assert order == ["1 to 2", "2 to 3"]
+    newer = DuckLedger(ledger.path, now=Clock(), migrations={**MIGRATIONS, SCHEMA_VERSION: second, SCHEMA_VERSION + 1: third})
+    assert _history(newer)[-1] == (SCHEMA_VERSION + 2,)
+    assert _history(newer)[-1] == (SCHEMA_VERSION + 2,)
+    assert order == ["first", "second"]
     with newer.session() as session:
         assert session.connection.execute("SELECT x FROM added").fetchall() == [(3,)]
 
 
 def test_a_migration_that_fails_leaves_the_ledger_as_it_was(ledger: DuckLedger) -> None:
     """V1, M18"""
-    assert _history(ledger) == [(1,)]
+    assert _history(ledger) == [(SCHEMA_VERSION,)]
 
     def second(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute("CREATE TABLE added (x INTEGER)")
@@ -95,10 +96,10 @@ def test_a_migration_that_fails_leaves_the_ledger_as_it_was(ledger: DuckLedger) 
     def third(_: duckdb.DuckDBPyConnection) -> None:
         raise RuntimeError("no")
 
-    newer = DuckLedger(ledger.path, now=Clock(), migrations={1: second, 2: third})
+    newer = DuckLedger(ledger.path, now=Clock(), migrations={**MIGRATIONS, SCHEMA_VERSION: second, SCHEMA_VERSION + 1: third})
     with pytest.raises(RuntimeError), newer.session():
         pass
-    assert _history(ledger) == [(1,)]
+    assert _history(ledger) == [(SCHEMA_VERSION,)]
     with ledger.session() as session:
         tables = session.connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
         assert ("added",) not in tables

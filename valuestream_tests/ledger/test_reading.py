@@ -548,7 +548,7 @@ def _fill(session: LedgerSession, many: int) -> None:
     sha = digest("X").hex
     for statement in (
         "INSERT INTO epochs VALUES ('acme/orders', 1, '1', 1, '1', now()::TIMESTAMP, 'run')",
-        "INSERT INTO runs VALUES ('run', 'acme/orders', 1, NULL, 'h:1', 'hash', now()::TIMESTAMP)",
+        "INSERT INTO runs VALUES ('run', 'acme/orders', 1, NULL, 'h:1', 'hash', now()::TIMESTAMP, NULL)",
         "INSERT INTO run_ends VALUES ('run', 'acme/orders', 'ok', now()::TIMESTAMP)",
         f"""INSERT INTO slice_events SELECT 'acme/orders', 1, 'delta', n::VARCHAR, n,
               CASE WHEN n > 1 THEN (n - 1)::VARCHAR END, CASE WHEN n > 1 THEN n - 1 END, 'succeeded', 1, '{sha}', 'run',

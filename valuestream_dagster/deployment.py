@@ -23,11 +23,13 @@ from valuestream_dagster.errors import FeedBusy, StoreFailure, WrongUse
 from valuestream_dagster.feeds.feed import Feed, shape_json
 from valuestream_dagster.feeds.loading import load_deployment_files
 from valuestream_dagster.feeds.settings import Settings
-from valuestream_dagster.intake.observe import Look, UnusableArrival, look
+from valuestream_dagster.intake.observe import Arrival, Look, UnusableArrival, look
 from valuestream_dagster.intake.seal import keep_manifest
 from valuestream_dagster.ledger.duck import DuckLedger
 from valuestream_dagster.ledger.rows import FeedSummary, KeyRecord, Publication, Receipt, SeenObject
 from valuestream_dagster.publication.catalogue import known_state, record_feed_version
+from valuestream_dagster.publication.outcomes import ArrivalOutcome
+from valuestream_dagster.publication.pending import waiting_arrival
 from valuestream_dagster.publication.plan import FeedPlan, plan_feed
 from valuestream_dagster.publication.publish import Publisher
 from valuestream_dagster.publication.receipts import receipt_of, tell
@@ -81,10 +83,13 @@ class _Facts:
     summary: FeedSummary
     gaps: tuple[tuple[int, int], ...]
     withheld: str | None
+    stored: tuple[Arrival, ...] = ()
 
     def plan(self, *, retry_failed: bool) -> FeedPlan:
-        """The look, judged."""
-        return plan_feed(self.feed, self.look, self.records, self.epoch, retry_failed=retry_failed)
+        """The look, judged, and what lies sealed beside it."""
+        return plan_feed(
+            self.feed, self.look, self.records, self.epoch, retry_failed=retry_failed, stored=self.stored
+        )
 
 
 class Deployment:
@@ -168,9 +173,10 @@ class Deployment:
             now=self.now(),
             limits=self.settings.limits,
         )
-        keys = [arrival.manifest.key for arrival in seen.arrivals]
-        asked = [name for key in keys for name in (key.text, feed.sequence.predecessor(key).text)]
         with self.ledger.session() as session:
+            stored = tuple(waiting_arrival(feed, one) for one in session.read.pending(feed.name))
+            keys = [arrival.manifest.key for arrival in (*seen.arrivals, *stored)]
+            asked = [name for key in keys for name in (key.text, feed.sequence.predecessor(key).text)]
             state = known_state(session, path=self.settings.catalog, store=self.settings.store)
             records = session.read.records(feed.name, asked) if asked else {}
             recorded = session.read.epoch(feed.name)
@@ -185,7 +191,7 @@ class Deployment:
             )
         first = min([*keys, *([lowest] if lowest else [])], key=lambda key: key.ordinal, default=None)
         epoch = effective_epoch(feed.rule, recorded, first)
-        return _Facts(feed, seen, records, epoch, summary, gaps, state.withheld.get(feed.name) if state else None)
+        return _Facts(feed, seen, records, epoch, summary, gaps, state.withheld.get(feed.name) if state else None, stored)
 
     def status(self, feed: Feed) -> FeedStatus:
         """How the feed stands now."""
@@ -246,6 +252,11 @@ class Deployment:
             if receipts:
                 self.publisher(feed).publish_catalogue(session)
         return Noted(tuple(receipts))
+
+    def take_in_early(self, plan: FeedPlan) -> tuple[ArrivalOutcome, ...]:
+        """Seal and check what is here and may not be applied yet, so that it cannot be taken away or overwritten any more."""
+        waiting = plan.to_seal
+        return self.publisher(plan.feed).take_in_early(waiting) if waiting else ()
 
     def recover(self, feed: Feed) -> bool:
         """Settle and show what a run that died left, where nobody runs the feed; whether there was something to settle.

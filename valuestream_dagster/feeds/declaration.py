@@ -185,8 +185,13 @@ class ControlsDeclaration(ClosedModel):
 class PolicyDeclaration(ClosedModel):
     """What happens where the rules leave a choice."""
 
-    not_built_fields: ClassVar[frozenset[str]] = frozenset({"max_shrink", "recompute"})
-
+    max_shrink: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+        default=None,
+        description="The greatest part of its rows (0 to 1) that a full may lose, against what was before, without being held.",
+    )
+    recompute: Literal["ask", "auto"] = Field(
+        default="ask", description="Whether published deliveries that an edit made stale are redone at once."
+    )
     allow_empty: StrictBool = Field(default=False, description="Whether a delivery without rows is valid.")
     extra_files: Literal["report", "reject"] = Field(
         default="report", description="What files outside the manifest do."

@@ -40,7 +40,9 @@ class Feed:
         contract: how payload becomes rows.
         expectation: until when a key should be here, or None.
         allow_empty: whether a delivery without rows is valid.
+        max_shrink: the greatest part of its rows (0 to 1) that a full may lose without being held, or None.
         extra_files: what files outside the manifest do.
+        recompute: whether published deliveries that an edit made stale are redone at once, or when a person asks.
         paused: no runs while true.
         alerts: notification URLs of this feed alone.
         computation_hash: digest of all that decides the output.
@@ -61,7 +63,9 @@ class Feed:
     contract: RowContract
     expectation: Expectation | None
     allow_empty: bool
+    max_shrink: float | None
     extra_files: Literal["report", "reject"]
+    recompute: Literal["ask", "auto"]
     paused: bool
     alerts: tuple[str, ...]
     computation_hash: str
@@ -129,7 +133,9 @@ def to_feed(declaration: FeedDeclaration, *, deployment: Path, file: str) -> Fee
         contract=contract,
         expectation=_expectation(declaration.expect, declaration.sequence),
         allow_empty=declaration.policy.allow_empty,
+        max_shrink=declaration.policy.max_shrink,
         extra_files=declaration.policy.extra_files,
+        recompute=declaration.policy.recompute,
         paused=declaration.paused,
         alerts=declaration.alerts,
         computation_hash=computation_hash(contract),

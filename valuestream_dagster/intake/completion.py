@@ -11,9 +11,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from valuestream_dagster.core.continuity import SliceState
 from valuestream_dagster.core.decision import Incomplete, Invalid
 from valuestream_dagster.core.finding import Finding
-from valuestream_dagster.core.manifest import Entry, Manifest, normal_path
+from valuestream_dagster.core.manifest import Digest, Entry, Manifest, normal_path
+from valuestream_dagster.intake.records import SealRecord
 from valuestream_dagster.stores.base import ObjectStat
 
 
@@ -25,6 +27,25 @@ class Resolved:
     warnings: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
     source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InStore:
+    """The delivery was sealed and found valid before, and is taken up from our own store (ruling: sealed once, read there).
+
+    Args:
+        digest: of the delivery.
+        manifest_sha256: of its manifest, which is kept too.
+        record: where its bytes are; None until somebody needs to know.
+        redo: what is published of it is made again (L6, ruling 12).
+        stopped: it waits for a person: in conflict or held.
+    """
+
+    digest: Digest
+    manifest_sha256: str
+    record: SealRecord | None = None
+    redo: bool = False
+    stopped: SliceState | None = None
 
 
 class Listing(dict[str, ObjectStat]):

@@ -19,7 +19,7 @@ from valuestream_dagster.core.sequence import SequenceKey
 from valuestream_dagster.errors import ObjectChanged, ObjectMissing, StoreFailure
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.feeds.settings import Limits
-from valuestream_dagster.intake.completion import Listing, Resolved, resolve
+from valuestream_dagster.intake.completion import InStore, Listing, Resolved, resolve
 from valuestream_dagster.intake.discovery import select
 from valuestream_dagster.manifests import native
 from valuestream_dagster.stores.base import LandingPlace, ObjectStat
@@ -41,7 +41,7 @@ class Arrival:
     stat: ObjectStat
     data: bytes
     manifest: Manifest
-    completeness: Resolved | Incomplete | Invalid
+    completeness: Resolved | InStore | Incomplete | Invalid
     touched: tuple[tuple[str, str], ...]
     known: bool
 
@@ -84,8 +84,12 @@ class Look:
 
     def of_key(self, key: str) -> tuple[Arrival, ...]:
         """The arrivals of one key: fulls before deltas, newest revision first (ruling 11)."""
-        mine = [arrival for arrival in self.arrivals if arrival.manifest.key.text == key]
-        return tuple(sorted(mine, key=lambda arrival: (arrival.manifest.kind != Kind.FULL, -arrival.manifest.revision)))
+        return newest_first(arrival for arrival in self.arrivals if arrival.manifest.key.text == key)
+
+
+def newest_first(arrivals: Iterable[Arrival]) -> tuple[Arrival, ...]:
+    """Arrivals of one key in the order in which they are tried: fulls before deltas, newest revision first (ruling 11)."""
+    return tuple(sorted(arrivals, key=lambda arrival: (arrival.manifest.kind != Kind.FULL, -arrival.manifest.revision)))
 
 
 NewsQuery = Callable[[Sequence[tuple[str, str]]], tuple[frozenset[str], frozenset[str]]]

@@ -1,8 +1,9 @@
 """Take a complete delivery's bytes into our own store under their sha256, checked in the same pass. The only reader of payload.
 
 One pass: what is hashed is what is kept, and the landing place is never asked again (M6). Every entry is checked before anything
-gets its final name; a delivery with one wrong byte leaves nothing behind (S2). A file that changes while it is copied makes the
-delivery wait, not wrong. Names are given at once and made durable beside the caller's work: record nothing before ``wait_durable``.
+gets its final name; of a delivery with one wrong byte nothing is bound or used (S2), and its bytes stay as evidence. A file that
+changes while it is copied makes the delivery wait, not wrong. Names are given at once and made durable beside the caller's work
+(``made_durable``): record nothing before ``wait_durable``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -59,6 +60,11 @@ class Sealed:
     digest: Digest
     _durability: _Durability | None = None
 
+    def made_durable(self, store: LocalStore, also: Sequence[str] = ()) -> Sealed:
+        """The same, while a thread makes its bytes, and the other named objects, durable."""
+        names = [*(sealed_name(file.sha256) for file in self.files), *also]
+        return replace(self, _durability=_Durability(store, names) if names else None)
+
     def wait_durable(self) -> None:
         """Return when the bytes and names would survive a power loss. Call before recording. Raises StoreFailure."""
         if self._durability is not None:
@@ -70,20 +76,39 @@ def sealed_name(sha256: str) -> str:
     return f"sealed/{sha256[:2]}/{sha256}"
 
 
-def keep_manifest(store: LocalStore, data: bytes) -> None:
-    """Retain the producer's own words beside our ledger, byte for byte and durably, under their digest (M9)."""
+def place_manifest(store: LocalStore, data: bytes) -> str:
+    """Keep the producer's own words, byte for byte, under their digest (M9), not yet durably; their name."""
     name = sealed_name(hashlib.sha256(data).hexdigest())
-    if not data or store.size(name) == len(data):
-        return
-    temp = store.temp(".manifest")
-    try:
-        with store.writing(temp) as file:
-            _write(file, memoryview(data))
-        if not store.link_new(name, temp):
-            store.replace_torn(name, temp)
-        store.sync([name])
-    finally:
-        temp.unlink(missing_ok=True)
+    store.place(name, data)
+    return name
+
+
+def keep_manifest(store: LocalStore, data: bytes) -> None:
+    """The same, durably; nothing where no byte could be read."""
+    if data:
+        store.sync([place_manifest(store, data)])
+
+
+def from_store(store: LocalStore, files: Sequence[SealedFile]) -> Sealed:
+    """A delivery that was sealed before, read again byte by byte: what is used is what was checked then (M6).
+
+    Raises:
+        StoreFailure: bytes are missing, or are not those any more.
+    """
+    for file in files:
+        path = store.path(sealed_name(file.sha256))
+        try:
+            with path.open("rb") as opened:
+                found = hashlib.file_digest(opened, "sha256").hexdigest()
+        except OSError as error:
+            found = error.strerror or type(error).__name__
+        if found != file.sha256:
+            raise StoreFailure(
+                f"the sealed bytes of {file.path} ({path.name[:12]}) are gone or changed: {found[:12]}.",
+                next_step="put the file back from a copy of the store, or ask the producer for the delivery again.",
+            )
+    paths = tuple(store.path(sealed_name(file.sha256)) for file in files)
+    return Sealed(tuple(files), paths, digest_of(files))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,23 +145,20 @@ def seal(
     with ExitStack() as temps:
         for entry, stat in resolved.entries:
             try:
-                with landing.open(stat) as opened:
-                    if entry.version_id is not None and opened.version and opened.version != entry.version_id:
-                        findings.append(version_mismatch(entry, opened.version, next_step))
-                        continue
-                    copy, declared = _take(opened, entry, stat, store, buffer, temps)
+                copy, declared = _take(landing, entry, stat, store, buffer, temps)
             except ObjectChanged:
                 moving.append(f"{entry.path} (changed while it was read)")
                 continue
             except ObjectMissing:
                 moving.append(entry.path)
                 continue
-            findings += _differences(entry, copy, declared, next_step)
+            if entry.version_id is not None and copy.version and copy.version != entry.version_id:
+                findings.append(version_mismatch(entry, copy.version, next_step))
+            else:
+                findings += _differences(entry, copy, declared, next_step)
             copies.append((entry, stat, copy))
         if moving:
             return Incomplete(tuple(moving))
-        if findings:
-            return Invalid(tuple(findings))
         names = [_name(copy, store) for _, _, copy in copies]
     files = tuple(
         SealedFile(
@@ -150,8 +172,10 @@ def seal(
         )
         for entry, stat, copy in copies
     )
-    durability = _Durability(store, names) if names else None
-    return Sealed(files, tuple(store.path(name) for name in names), digest_of(files), durability)
+    if findings:
+        store.sync(names)
+        return Invalid(tuple(findings), kept=files)
+    return Sealed(files, tuple(store.path(name) for name in names), digest_of(files))
 
 
 def _name(copy: _Copy, store: LocalStore) -> str:
@@ -177,30 +201,41 @@ def _differences(entry: Entry, copy: _Copy, declared: str | None, next_step: str
 
 
 def _take(
-    opened: OpenObject, entry: Entry, stat: ObjectStat, store: LocalStore, buffer: int, temps: ExitStack
+    landing: LandingPlace, entry: Entry, stat: ObjectStat, store: LocalStore, buffer: int, temps: ExitStack
 ) -> tuple[_Copy, str | None]:
     """Copy and hash one object; the copy, and its hex digest by the algorithm that the entry declares.
 
-    Where the declared sha256 is sealed already, the object is hashed all the same and not copied again.
+    Where the declared sha256 is sealed already, the object is hashed all the same and not copied again, unless it proves to be
+    other bytes: those are evidence, and read once more for it.
     """
     algorithm = entry.checksum.algorithm if entry.checksum else "sha256"
-    hashes = {name: hashlib.new(name, usedforsecurity=False) for name in {"sha256", algorithm}}
+    known = entry.checksum.hex if entry.checksum and algorithm == "sha256" else None
+    if known is not None and store.size(sealed_name(known)) == stat.bytes:
+        copy, hexes = _hashed(landing, stat, {"sha256"}, buffer, None)
+        if copy.sha256 == known:
+            return copy, hexes[algorithm]
+    temp = store.temp()
+    temps.callback(temp.unlink, missing_ok=True)
+    with store.writing(temp) as file:
+        copy, hexes = _hashed(landing, stat, {"sha256", algorithm}, buffer, file)
+    return replace(copy, temp=temp), hexes[algorithm]
+
+
+def _hashed(
+    landing: LandingPlace, stat: ObjectStat, algorithms: set[str], buffer: int, file: BinaryIO | None
+) -> tuple[_Copy, dict[str, str]]:
+    """Read one object once, into ``file`` if there is one; what it is, and its hex digest by each algorithm."""
+    hashes = {name: hashlib.new(name, usedforsecurity=False) for name in algorithms}
 
     def digest(view: memoryview) -> None:
         for each in hashes.values():
             each.update(view)
 
-    known = entry.checksum.hex if entry.checksum and algorithm == "sha256" else None
-    if known is not None and store.size(sealed_name(known)) == stat.bytes:
-        size = _pump(opened, stat, digest, None, buffer)
-        hexes = {name: each.hexdigest() for name, each in hashes.items()}
-        return _Copy(hexes["sha256"], size, opened.version or stat.version, None), hexes[algorithm]
-    temp = store.temp()
-    temps.callback(temp.unlink, missing_ok=True)
-    with store.writing(temp) as file:
+    with landing.open(stat) as opened:
         size = _pump(opened, stat, digest, file, buffer)
+        version = opened.version or stat.version
     hexes = {name: each.hexdigest() for name, each in hashes.items()}
-    return _Copy(hexes["sha256"], size, opened.version or stat.version, temp), hexes[algorithm]
+    return _Copy(hexes["sha256"], size, version, None), hexes
 
 
 def _pump(

@@ -29,14 +29,47 @@ OPEN_REJECTIONS = """
         WHERE s.feed = r.feed AND s.manifest = r.manifest AND s.rowid > r.rowid AND s.verdict <> 'waiting')
     ORDER BY row"""
 
-# A conflict is open until a higher revision of its identity is accepted (ruling 4).
-OPEN_CONFLICTS = """
-    SELECT e.kind, e.key, e.ordinal, e.revision, e.digest
+# A conflict or a hold is open until a higher revision of its identity is accepted, or a ruling decides for or against those
+# bytes (ruling 4), or those bytes are published.
+_OPEN = """
+    SELECT e.kind, e.key, e.ordinal, e.revision, e.digest, e.why
     FROM slice_events e
-    WHERE e.feed = $feed AND e.state = 'conflict'
+    WHERE e.feed = $feed AND e.state = '{state}'
       AND NOT EXISTS (
         SELECT 1 FROM good_publications p
-        WHERE p.feed = e.feed AND p.kind = e.kind AND p.key = e.key AND p.revision > e.revision)"""
+        WHERE p.feed = e.feed AND p.kind = e.kind AND p.key = e.key
+          AND (p.revision > e.revision OR (p.revision = e.revision AND p.digest = e.digest)))
+      AND NOT EXISTS (
+        SELECT 1 FROM rulings r
+        WHERE r.feed = e.feed AND r.kind = e.kind AND r.key = e.key AND r.revision = e.revision
+          AND (r.digest = e.digest OR list_contains(r.settles, e.digest)))"""
+OPEN_CONFLICTS = _OPEN.format(state="conflict")
+OPEN_HOLDS = _OPEN.format(state="held")
+
+# Sealed, valid, and neither applied nor settled otherwise: it waited for its turn, for a person, or for a ruling that lets it
+# go. Few, whatever the history: only such deliveries have these events with a digest.
+PENDING = """
+    SELECT DISTINCT d.kind, d.key, d.ordinal, d.revision, d.digest, d.manifest, d.manifest_sha256
+    FROM (SELECT feed, kind, key, revision, digest, min(row) AS row FROM good_slice_events
+          WHERE feed = $feed AND state IN ('blocked', 'ready', 'held', 'conflict', 'interrupted')
+            AND digest IS NOT NULL GROUP BY ALL) e
+    JOIN (SELECT feed, kind, key, ordinal, revision, digest, arg_min(manifest, rowid) AS manifest,
+                 arg_min(manifest_sha256, rowid) AS manifest_sha256
+          FROM deliveries WHERE feed = $feed GROUP BY ALL) d USING (feed, kind, key, revision)
+    LEFT JOIN (SELECT kind, key, revision, arg_max(ruling, rowid) AS ruling, arg_max(digest, rowid) AS chosen,
+                      arg_max(coalesce(settles, []), rowid) AS settles
+               FROM rulings WHERE feed = $feed GROUP BY kind, key, revision) r
+      ON (r.kind, r.key, r.revision) = (d.kind, d.key, d.revision)
+    WHERE NOT EXISTS (
+        SELECT 1 FROM good_publications p
+        WHERE p.feed = d.feed AND p.kind = d.kind AND p.key = d.key
+          AND (p.revision > d.revision OR (p.revision = d.revision AND p.digest = d.digest)
+               OR (p.revision = d.revision AND coalesce(r.chosen <> d.digest OR r.ruling <> 'release', true))))
+      AND NOT EXISTS (
+        SELECT 1 FROM receipts c
+        WHERE c.feed = d.feed AND c.kind = d.kind AND c.key = d.key AND c.revision = d.revision AND c.digest = d.digest
+          AND c.verdict = 'covered')
+      AND coalesce(r.ruling <> 'retract' AND NOT list_contains(r.settles, d.digest), true)"""
 
 # Slices of the newest epoch. What happened before the first was recorded (0, or the 1 that a declared baseline implies)
 # belongs to the first.

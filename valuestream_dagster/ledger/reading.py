@@ -11,12 +11,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from valuestream_dagster.core.continuity import Epoch, SliceState
-from valuestream_dagster.core.decision import Applied, Bound, KeyHistory, Verdict
+from valuestream_dagster.core.decision import Applied, Bound, KeyHistory, Ruled, RulingWord, Verdict
 from valuestream_dagster.core.manifest import Digest, Kind
 from valuestream_dagster.core.sequence import SequenceKey
-from valuestream_dagster.ledger.asking import IN_NEWEST_EPOCH, OPEN_CONFLICTS, OPEN_REJECTIONS, VISIBLE
+from valuestream_dagster.ledger.asking import (
+    IN_NEWEST_EPOCH,
+    OPEN_CONFLICTS,
+    OPEN_HOLDS,
+    OPEN_REJECTIONS,
+    PENDING,
+    VISIBLE,
+)
 from valuestream_dagster.ledger.reporting import LedgerReports
-from valuestream_dagster.ledger.rows import KeyRecord, Publication, RunRow
+from valuestream_dagster.ledger.rows import KeyRecord, PendingDelivery, Publication, RunRow
 
 
 class LedgerReader(LedgerReports):
@@ -98,19 +105,28 @@ class LedgerReader(LedgerReports):
         ):
             bound[key, kind].append(Bound(revision, Digest(digest)))
         applied = {
-            (row[0], row[1]): Applied(row[2], Digest(row[3]), row[4], row[5])
+            (row[0], row[1]): Applied(row[2], Digest(row[3]), row[4], row[5], row[6])
             for row in self._rows(
                 """SELECT key, kind, arg_max(revision, row), arg_max(digest, row), arg_max(publication_id, row),
-                          arg_max(computation_hash, row)
+                          arg_max(computation_hash, row), arg_max(rows, row)
                    FROM good_publications WHERE feed = $feed AND key IN (SELECT unnest($keys)) GROUP BY key, kind""",
                 **asked,
             )
         }
         conflicts: dict[tuple[str, str], list[Bound]] = defaultdict(list)
-        for kind, key, _, revision, digest in self._rows(
+        for kind, key, _, revision, digest, _ in self._rows(
             OPEN_CONFLICTS + " AND e.key IN (SELECT unnest($keys))", **asked
         ):
             conflicts[key, kind].append(Bound(revision, Digest(digest)))
+        rulings: dict[tuple[str, str], list[Ruled]] = defaultdict(list)
+        for key, kind, word, revision, digest, settles in self._rows(
+            """SELECT key, kind, ruling, revision, digest, coalesce(settles, []) FROM rulings
+               WHERE feed = $feed AND key IN (SELECT unnest($keys)) AND kind IS NOT NULL AND revision IS NOT NULL
+               ORDER BY rowid""",
+            **asked,
+        ):
+            chosen = Digest(digest) if digest else None
+            rulings[key, kind].append(Ruled(RulingWord(word), revision, chosen, tuple(Digest(one) for one in settles)))
         states = self._states(asked, {key for key, _ in conflicts})
         return {
             key: KeyRecord(
@@ -120,6 +136,7 @@ class LedgerReader(LedgerReports):
                         tuple(bound.get((key, kind), ())),
                         applied.get((key, kind)),
                         tuple(conflicts.get((key, kind), ())),
+                        tuple(rulings.get((key, kind), ())),
                     )
                     for kind in Kind
                     if (key, kind) in bound or (key, kind) in applied
@@ -129,7 +146,10 @@ class LedgerReader(LedgerReports):
         }
 
     def _states(self, asked: dict[str, Any], in_conflict: set[str]) -> dict[str, tuple[SliceState, str]]:
-        """State of each asked key: conflict beats success, success beats a later failure (L25), failure a rejection."""
+        """State of each asked key: conflict beats success, success beats a later failure (L25), failure a rejection.
+
+        A link that was retracted (its publication has no rows until a higher revision) counts as settled: it succeeded.
+        """
         states: dict[str, tuple[SliceState, str]] = {}
         for key, code in self._rows(
             f"SELECT key, any_value(code) FROM ({OPEN_REJECTIONS}) WHERE key IN (SELECT unnest($keys)) GROUP BY key",
@@ -149,6 +169,47 @@ class LedgerReader(LedgerReports):
         for key in in_conflict:
             states[key] = (SliceState.CONFLICT, "conflict")
         return states
+
+    def pending(self, feed: str, keys: Iterable[str] | None = None) -> tuple[PendingDelivery, ...]:
+        """What is sealed and valid and not applied yet, in order; of these keys, or of all.
+
+        Costs one pass over the feed's slice events and a few rows of the rest: only what is open is looked up.
+        """
+        asked = None if keys is None else list(keys)
+        rows = self._rows(
+            f"""WITH pending AS ({PENDING})
+                SELECT p.*, c.digest IS NOT NULL, h.digest IS NOT NULL
+                FROM pending p
+                LEFT JOIN (SELECT DISTINCT kind, key, revision, digest FROM ({OPEN_HOLDS})) h USING (kind, key, revision, digest)
+                LEFT JOIN (SELECT kind, key, revision, any_value(digest) AS digest FROM ({OPEN_CONFLICTS})
+                           GROUP BY kind, key, revision) c USING (kind, key, revision)
+                WHERE $keys IS NULL OR p.key IN (SELECT unnest($keys)) ORDER BY p.ordinal, p.revision""",
+            feed=feed,
+            keys=asked,
+        )
+        return tuple(
+            PendingDelivery(
+                Kind(row[0]), SequenceKey(row[1], row[2]), row[3], Digest(row[4]), row[5], row[6],
+                SliceState.CONFLICT if row[7] else SliceState.HELD if row[8] else None,
+            )
+            for row in rows
+        )  # fmt: skip
+
+    def rows_before(self, feed: str, kind: Kind, ordinals: Iterable[int]) -> dict[int, int]:
+        """For each place in the order the rows of the nearest applied delivery of that kind before it, where there is one."""
+        return {
+            row[0]: row[1]
+            for row in self._rows(
+                """WITH asked AS (SELECT unnest($ordinals) AS ordinal),
+                     applied AS (SELECT ordinal AS place, arg_max(rows, row) AS rows FROM good_publications
+                                 WHERE feed = $feed AND kind = $kind GROUP BY ordinal)
+                   SELECT asked.ordinal, arg_max(applied.rows, applied.place)
+                   FROM asked JOIN applied ON applied.place < asked.ordinal GROUP BY asked.ordinal""",
+                feed=feed,
+                kind=kind.value,
+                ordinals=list(ordinals),
+            )
+        }
 
     def deltas_after(self, feed: str, ordinal: int) -> tuple[tuple[SequenceKey, int, str, str], ...]:
         """The applied deltas after a place in the order: key, revision, digest and publication of each, in order."""
@@ -190,10 +251,10 @@ class LedgerReader(LedgerReports):
         """What a run recorded, in order, with files."""
         return self._publications("run_id = $run_id", run_id=run_id)
 
-    def manifest_of(self, publication: Publication) -> str | None:
-        """The manifest by which a publication's bytes were bound."""
+    def manifest_of(self, publication: Publication) -> tuple[str, str] | None:
+        """The manifest by which a publication's bytes were bound: its path, and its sha256."""
         rows = self._rows(
-            """SELECT manifest FROM deliveries WHERE feed = $feed AND kind = $kind AND key = $key
+            """SELECT manifest, manifest_sha256 FROM deliveries WHERE feed = $feed AND kind = $kind AND key = $key
                  AND revision = $revision AND digest = $digest ORDER BY rowid DESC LIMIT 1""",
             feed=publication.feed,
             kind=publication.kind.value,
@@ -201,7 +262,7 @@ class LedgerReader(LedgerReports):
             revision=publication.revision,
             digest=publication.digest.hex,
         )
-        return rows[0][0] if rows else None
+        return (rows[0][0], rows[0][1]) if rows else None
 
     def unreported(self, feed: str, limit: int) -> tuple[Publication, ...]:
         """Visible publications of which Dagster was not told yet, in order of recording, with files."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from valuestream_dagster.core.decision import Verdict
 from valuestream_dagster.core.manifest import Kind
 from valuestream_dagster.core.sequence import SequenceKey
-from valuestream_dagster.ledger.asking import IN_NEWEST_EPOCH, OPEN_CONFLICTS, OPEN_REJECTIONS, Asking
+from valuestream_dagster.ledger.asking import IN_NEWEST_EPOCH, OPEN_CONFLICTS, OPEN_HOLDS, OPEN_REJECTIONS, Asking
 from valuestream_dagster.ledger.rows import FeedSummary, OpenRejection, Publication, Receipt
 
 
@@ -37,12 +37,14 @@ class LedgerReports(Asking):
         conflicts = self._rows(
             f"SELECT key FROM ({OPEN_CONFLICTS}) GROUP BY key ORDER BY any_value(ordinal)", feed=feed
         )
+        held = self._rows(f"SELECT key FROM ({OPEN_HOLDS}) GROUP BY key ORDER BY any_value(ordinal)", feed=feed)
         return FeedSummary(
             applied=int(applied),
             position=self.position(feed, required=required),
             highest_seen=SequenceKey(seen[0], seen[1]) if seen[0] is not None else None,
             lowest_seen=SequenceKey(seen[2], seen[3]) if seen[2] is not None else None,
             conflicts=tuple(row[0] for row in conflicts),
+            held=tuple(row[0] for row in held),
             failed=tuple(row[0] for row in failed),
             rejections=self.open_rejections(feed),
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from valuestream_dagster.core.continuity import SliceState
-from valuestream_dagster.core.decision import KeyHistory, Verdict
+from valuestream_dagster.core.decision import KeyHistory, Ruled, Verdict
 from valuestream_dagster.core.manifest import Digest, Kind, SealedFile
 from valuestream_dagster.core.sequence import SequenceKey
 
@@ -129,6 +129,35 @@ class KeyRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingDelivery:
+    """Sealed and valid, and not applied yet: how it is named, and by which manifest its bytes were bound.
+
+    ``stopped`` says that it waits for a person: ``conflict`` or ``held``; None where only its turn is to come.
+    """
+
+    kind: Kind
+    key: SequenceKey
+    revision: int
+    digest: Digest
+    manifest: str
+    manifest_sha256: str
+    stopped: SliceState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """A person's recorded decision; ``by`` is who, as claimed."""
+
+    feed: str
+    key: SequenceKey
+    kind: Kind
+    ruled: Ruled
+    by: str
+    why: str
+    ruled_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class OpenRejection:
     """A key (or an unreadable manifest) whose newest arrival was rejected and not made good since."""
 
@@ -149,5 +178,6 @@ class FeedSummary:
     highest_seen: SequenceKey | None
     lowest_seen: SequenceKey | None
     conflicts: tuple[str, ...]
+    held: tuple[str, ...]
     failed: tuple[str, ...]
     rejections: tuple[OpenRejection, ...]

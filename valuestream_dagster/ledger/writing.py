@@ -11,7 +11,7 @@ import duckdb
 from valuestream_dagster.core.continuity import Epoch
 from valuestream_dagster.core.decision import Identity
 from valuestream_dagster.core.manifest import Digest
-from valuestream_dagster.ledger.rows import Publication, Receipt, RunRow, SeenObject, SliceEvent
+from valuestream_dagster.ledger.rows import Publication, Receipt, Ruling, RunRow, SeenObject, SliceEvent
 
 _ROWS_AT_ONCE = 200
 
@@ -185,6 +185,19 @@ class LedgerWriter:
             "lineage",
             [[p.publication_id, o.role, o.path, o.uri, o.version, o.sha256, o.bytes] for o in p.lineage],
         )
+
+    def ruling(self, ruling: Ruling) -> None:
+        """What a person decided; never changed, a later one about the same revision takes its place."""
+        ruled = ruling.ruled
+        self._insert(
+            "rulings",
+            [
+                [
+                    ruling.feed, ruling.key.text, ruling.kind, ruled.revision, ruled.digest.hex if ruled.digest else None,
+                    ruled.ruling, ruling.by, ruling.why, ruling.ruled_at, [digest.hex for digest in ruled.settles],
+                ]
+            ],
+        )  # fmt: skip
 
     def reported(self, feed: str, publication_ids: Iterable[str], at: datetime) -> None:
         """Dagster has a materialization of these publications."""

@@ -19,11 +19,14 @@ from valuestream_dagster.core.decision import (
     Identity,
     KeyHistory,
     Observation,
+    Valid,
     decide,
+    shrink_hold,
 )
 from valuestream_dagster.core.manifest import Digest, Kind
 from valuestream_dagster.core.sequence import SequenceKey
 from valuestream_dagster.feeds.feed import Feed
+from valuestream_dagster.intake.completion import InStore
 from valuestream_dagster.intake.observe import Arrival
 from valuestream_dagster.ledger.duck import LedgerSession
 from valuestream_dagster.ledger.rows import (
@@ -48,6 +51,14 @@ class Facts:
     local: dict[str, SliceState] = field(default_factory=dict)
     assumed: dict[tuple[Kind, str], KeyHistory] = field(default_factory=dict)
     assumed_epoch: Epoch | None = None
+    # Rows of the nearest applied full before each asked place in the order, and of the fulls applied in this session.
+    earlier: dict[int, int] = field(default_factory=dict)
+    recent: dict[int, int] = field(default_factory=dict)
+
+    def rows_before(self, key: SequenceKey) -> int | None:
+        """Rows of the nearest applied full before a key: what a delivery that shrinks is compared with (ruling 13)."""
+        nearer = max((ordinal for ordinal in self.recent if ordinal < key.ordinal), default=None)
+        return self.recent[nearer] if nearer is not None else self.earlier.get(key.ordinal)
 
     @property
     def epoch_ahead(self) -> Epoch | None:
@@ -65,13 +76,17 @@ class Facts:
         """What is known of one (kind, key), counting what is assumed."""
         return self.assumed.get((kind, key.text)) or self.records.get(key.text, KeyRecord()).history(kind)
 
-    def assume(self, identity: Identity, digest: Digest, computation_hash: str, opens: Epoch | None) -> None:
+    def assume(
+        self, identity: Identity, digest: Digest, computation_hash: str, opens: Epoch | None, rows: int
+    ) -> None:
         """Count a delivery of the batch at hand as applied."""
+        if identity.kind is Kind.FULL:
+            self.recent[identity.key.ordinal] = rows
         history = self.history(identity.kind, identity.key)
         self.assumed[identity.kind, identity.key.text] = replace(
             history,
             bound=(*history.bound, Bound(identity.revision, digest)),
-            applied=Applied(identity.revision, digest, "", computation_hash),
+            applied=Applied(identity.revision, digest, "", computation_hash, rows),
         )
         self.assumed_epoch = opens or self.assumed_epoch
 
@@ -83,6 +98,8 @@ class Facts:
     def remember(self, kind: Kind, key: SequenceKey, history: KeyHistory, state: SliceState | None) -> None:
         """Take in what was just recorded."""
         before = self.records.get(key.text, KeyRecord())
+        if kind is Kind.FULL and history.applied is not None:
+            self.recent[key.ordinal] = history.applied.rows
         self.records[key.text] = replace(
             before, state=state or before.state, histories={**before.histories, kind: history}
         )
@@ -98,12 +115,27 @@ class Facts:
         self.recorded = session.read.epoch(feed.name)
         self.epoch = effective_epoch(feed.rule, self.recorded, self.epoch.baseline if self.epoch else None)
         self.position = session.read.position(feed.name, required=feed.rule.required)
+        if feed.max_shrink is not None:
+            self.recent.clear()
+            self.earlier = session.read.rows_before(feed.name, Kind.FULL, [key.ordinal for key in keys])
 
 
-def decide_with(feed: Feed, facts: Facts, arrival: Arrival, observation: Observation) -> Decision:
-    """The one decision, by what is known now."""
+def decide_with(feed: Feed, facts: Facts, arrival: Arrival, observation: Observation, rows: int | None) -> Decision:
+    """The one decision, by what is known now.
+
+    Args:
+        feed: whose arrival it is.
+        facts: what is known.
+        arrival: what arrived, or is taken up from the store.
+        observation: what intake found out about it.
+        rows: how many rows it has, where they were counted already.
+    """
     history = facts.history(arrival.manifest.kind, arrival.manifest.key)
-    decision = decide(feed.rule, observation, history, facts.epoch_ahead, facts.state_of)
+    if isinstance(observation, Valid) and rows is not None and observation.identity.kind is Kind.FULL:
+        before = history.applied.rows if history.applied is not None else facts.rows_before(observation.identity.key)
+        observation = replace(observation, hold=shrink_hold(rows, before, feed.max_shrink))
+    redo = isinstance(arrival.completeness, InStore) and arrival.completeness.redo
+    decision = decide(feed.rule, observation, history, facts.epoch_ahead, facts.state_of, redo=redo)
     reusable = history.applied is not None and history.applied.computation_hash == feed.computation_hash
     # Files made by another computation hold the same bytes' rows in another form (L5).
     return decision if not isinstance(decision, Accept) or reusable else Accept()

@@ -19,6 +19,8 @@ from pathlib import Path
 from valuestream_dagster.errors import FeedBusy
 
 # A shared lock is held for microseconds; a run gives way to none for long.
+# No feed can bear this name, which has no dataset.
+_STORE = ".store"
 _ATTEMPTS, _PAUSE_SECONDS = 100, 0.005
 
 
@@ -52,6 +54,40 @@ def run_lock(folder: Path, feed: str, *, since: datetime) -> Iterator[None]:
             raise _busy(descriptor, feed)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps({"holder": holder_name(), "since": since.isoformat()}).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def working(folder: Path) -> Iterator[None]:
+    """Be at work on the store: held shared, with others, for as long as bytes are in it that no row names yet.
+
+    Args:
+        folder: where the lock files lie.
+    """
+    descriptor = _open(folder, _STORE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def sweeping(folder: Path) -> Iterator[None]:
+    """Have the store to oneself, to take unnamed files away.
+
+    Raises:
+        FeedBusy: somebody takes deliveries in.
+    """
+    descriptor = _open(folder, _STORE)
+    try:
+        if not _take(descriptor, fcntl.LOCK_EX):
+            raise FeedBusy(
+                "deliveries are being taken in, so nothing can be cleared away now.",
+                next_step="try again when no run is at work.",
+            )
         yield
     finally:
         os.close(descriptor)

@@ -6,7 +6,7 @@ after it, so that a whole prefix is requested as one range.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from valuestream_dagster.core.continuity import Blocked, Covered, Epoch, Mode, Needs, Reason, SliceState
@@ -14,6 +14,7 @@ from valuestream_dagster.core.decision import Incomplete, Invalid
 from valuestream_dagster.core.manifest import Kind
 from valuestream_dagster.core.sequence import SequenceKey
 from valuestream_dagster.feeds.feed import Feed
+from valuestream_dagster.intake.completion import InStore, Resolved
 from valuestream_dagster.intake.observe import Arrival, Look
 from valuestream_dagster.ledger.rows import KeyRecord
 
@@ -36,6 +37,8 @@ class PlannedSlice:
     # What a request for it must differ by: the same arrival is requested once per attempt.
     identity: str
     correction: bool = False
+    # It is here, whole, and may not be applied yet: it should be sealed before anything happens to it.
+    to_seal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +56,25 @@ class FeedPlan:
         return tuple(dict.fromkeys(planned.key for planned in self.slices if planned.claimable))
 
     @property
+    def to_seal(self) -> tuple[Arrival, ...]:
+        """The arrivals to be sealed before their turn."""
+        manifests = {planned.manifest for planned in self.slices if planned.to_seal}
+        return tuple(arrival for arrival in self.look.arrivals if arrival.stat.path in manifests)
+
+    @property
     def observed(self) -> tuple[SequenceKey, ...]:
         """Every key of which something new is here, each once, in order."""
         return tuple(dict.fromkeys(planned.key for planned in self.slices))
 
 
 def plan_feed(
-    feed: Feed, look: Look, records: Mapping[str, KeyRecord], epoch: Epoch | None, *, retry_failed: bool
+    feed: Feed,
+    look: Look,
+    records: Mapping[str, KeyRecord],
+    epoch: Epoch | None,
+    *,
+    retry_failed: bool,
+    stored: Sequence[Arrival] = (),
 ) -> FeedPlan:
     """Judge every arrival of a look.
 
@@ -69,6 +84,7 @@ def plan_feed(
         records: what the ledger knows of each arrival's key and of the key before it.
         epoch: the epoch from which to judge now.
         retry_failed: a person asks, so that failed slices may be tried again; nothing by itself does that (C40).
+        stored: deliveries that were sealed before and are not applied yet.
     """
     walk = _Walk(feed, records, epoch, retry_failed=retry_failed)
     for unusable in look.unusable:
@@ -78,7 +94,7 @@ def plan_feed(
         if isinstance(arrival.completeness, Incomplete):
             walk.local.setdefault(arrival.manifest.key.text, SliceState.WAITING)
     ordered = sorted(
-        look.arrivals,
+        (*stored, *look.arrivals),
         key=lambda arrival: (arrival.manifest.key.ordinal, arrival.manifest.kind is not Kind.FULL, arrival.manifest.revision),
     )
     slices = tuple(planned for arrival in ordered if (planned := walk.judge(arrival)) is not None)
@@ -115,6 +131,10 @@ class _Walk:
         requirement = self._feed.rule.requirement(manifest.kind, manifest.key, self._epoch)
         requires = requirement.key if isinstance(requirement, Needs) else None
         correction = applied is not None and manifest.revision > applied.revision
+        stopped = arrival.completeness.stopped if isinstance(arrival.completeness, InStore) else None
+        if stopped is not None:
+            why = "its bytes are in conflict" if stopped is SliceState.CONFLICT else "it is held for a person"
+            return self._planned(arrival, stopped, requires, why=why, reason=Reason(stopped.value))
         if isinstance(arrival.completeness, Incomplete):
             missing = ", ".join(arrival.completeness.missing[:5])
             return self._planned(arrival, SliceState.WAITING, requires, why=f"not complete, missing: {missing}")
@@ -172,6 +192,14 @@ class _Walk:
             reason=reason,
             why=why,
             manifest=arrival.stat.path,
-            identity="|".join(f"{path}@{stamp}" for path, stamp in arrival.touched),
+            identity=_identity(arrival),
             correction=correction,
+            to_seal=state is SliceState.BLOCKED and isinstance(arrival.completeness, Resolved),
         )
+
+
+def _identity(arrival: Arrival) -> str:
+    """The objects that an arrival is; of one from the store, its bytes."""
+    if isinstance(arrival.completeness, InStore):
+        return f"sealed@{arrival.manifest.kind}-r{arrival.manifest.revision}-{arrival.completeness.digest}"
+    return "|".join(f"{path}@{stamp}" for path, stamp in arrival.touched)

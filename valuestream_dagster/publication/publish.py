@@ -18,16 +18,22 @@ from valuestream_dagster.core.continuity import (
     effective_epoch,
 )
 from valuestream_dagster.core.sequence import SequenceKey
-from valuestream_dagster.intake.observe import Look, NewsQuery, look
+from valuestream_dagster.intake.observe import Arrival, Look, NewsQuery, look
 from valuestream_dagster.ledger.duck import LedgerSession
 from valuestream_dagster.ledger.rows import (
     Publication,
 )
-from valuestream_dagster.publication.catalogue import known_state
-from valuestream_dagster.publication.locks import run_lock
+from valuestream_dagster.publication.catalogue import known_state, record_feed_version
+from valuestream_dagster.publication.facts import Facts
+from valuestream_dagster.publication.locks import run_lock, working
 from valuestream_dagster.publication.means import Means
+from valuestream_dagster.publication.outcomes import ArrivalOutcome
+from valuestream_dagster.publication.pending import waiting_arrival
+from valuestream_dagster.publication.quarantine import keep_evidence
+from valuestream_dagster.publication.record import Recorder
 from valuestream_dagster.publication.recover import settle_interrupted
 from valuestream_dagster.publication.run import FeedRun
+from valuestream_dagster.publication.take_in import Intake
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +53,7 @@ class Publisher(Means):
             neighbours = [self.feed.sequence.predecessor(key).text for key in keys]
             seen = self._look(names)
             with self.ledger.session() as session:
+                waiting = [one for one in session.read.pending(self.feed.name, names) if one.stopped is None]
                 run = FeedRun(
                     self,
                     seen,
@@ -55,11 +62,42 @@ class Publisher(Means):
                     existing=session.read.newest_publications(self.feed.name, names),
                     epoch=self._epoch(session, seen),
                     position=session.read.position(self.feed.name, required=self.feed.rule.required),
+                    stored=[waiting_arrival(self.feed, one) for one in waiting],
                 )
             try:
                 yield run
             finally:
                 run.abandon()
+
+    def take_in_early(self, arrivals: Sequence[Arrival]) -> tuple[ArrivalOutcome, ...]:
+        """Seal and check deliveries whose turn it is not, so that nothing done at the landing place can take them away.
+
+        Needs no run lock: bytes are named by what they are, and what is bound is decided inside the ledger's transaction.
+
+        Raises:
+            StoreFailure, LedgerFailure: the landing place, the store or the ledger did not answer.
+        """
+        names = [arrival.manifest.key for arrival in arrivals]
+        asked = [text for key in names for text in (key.text, self.feed.sequence.predecessor(key).text)]
+        with self.ledger.session() as session:
+            facts = Facts(session.read.records(self.feed.name, asked), self._epoch_of(session, names), None)
+        intake, outcomes = Intake(self, facts), []
+        with working(self.locks):
+            for arrival in arrivals:
+                one = intake.take_in_early(arrival)
+                if one.sealed is not None:
+                    one.sealed.wait_durable()
+                with self.ledger.session() as session:
+                    facts.read_again(session, self.feed, names)
+                    with session.transaction():
+                        record_feed_version(session, self.feed, self.now())
+                        outcome = Recorder(self, facts, None).record_early(session, one)
+                keep_evidence(self.store, one, outcome.told, self.now())
+                outcomes.append(outcome)
+            if outcomes:
+                with self.ledger.session() as session:
+                    self.publish_catalogue(session)
+        return tuple(outcomes)
 
     def settle(self) -> None:
         """Settle and show what a run that died left; looks at no landing place.
@@ -135,7 +173,9 @@ class Publisher(Means):
             return bool(session.read.open_runs(self.feed.name)) or not self._is_shown(session)
 
     def _epoch(self, session: LedgerSession, seen: Look) -> Epoch | None:
-        keys = [arrival.manifest.key for arrival in seen.arrivals]
+        return self._epoch_of(session, [arrival.manifest.key for arrival in seen.arrivals])
+
+    def _epoch_of(self, session: LedgerSession, keys: Sequence[SequenceKey]) -> Epoch | None:
         known = session.read.lowest_seen(self.feed.name)
         lowest = min([*keys, *([known] if known else [])], key=lambda key: key.ordinal, default=None)
         return effective_epoch(self.feed.rule, session.read.epoch(self.feed.name), lowest)

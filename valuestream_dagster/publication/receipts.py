@@ -13,6 +13,7 @@ from valuestream_dagster.core.decision import (
     Conflict,
     Decision,
     Duplicate,
+    Held,
     Reject,
     Superseded,
     Verdict,
@@ -59,7 +60,8 @@ def tell(manifest: Manifest, decision: Decision) -> Told:
                 Verdict.CONFLICT,
                 "digest_conflict",
                 f"{name}: {detail}; what is applied stays.",
-                f"ask {source} which bytes are right and to send them under a higher revision.",
+                f"ask {source} which bytes are right and to send them under a higher revision, or decide by a ruling: "
+                f"`valuestream explain {source}/{manifest.dataset} {manifest.key}` compares both and shows how.",
             )
         case Blocked(reason, _, why):
             return Told(None, reason.value, f"{name} waits: {why}.", _way_on(decision, source))
@@ -73,6 +75,14 @@ def tell(manifest: Manifest, decision: Decision) -> Told:
                 f"{name} is not complete, missing: {named}.",
                 f"nothing, if it is still on its way; else ask {source} to send it.",
             )
+        case Held(code, detail):
+            return Told(
+                Verdict.HELD,
+                code,
+                f"{name} is held for a person: {detail}; nothing was applied.",
+                f"see `valuestream explain {source}/{manifest.dataset} {manifest.key}`; if it is right, let it go by "
+                "`valuestream rule ... release`, else ask the producer for a higher revision.",
+            )
         case Reject(findings):
             first = findings[0]
             more = f" ({len(findings)} findings in all)" if len(findings) > 1 else ""
@@ -80,6 +90,20 @@ def tell(manifest: Manifest, decision: Decision) -> Told:
             return Told(Verdict.REJECTED, first.code, f"{name}: {first}{more}; nothing was applied.", step, findings)
         case _:
             assert_never(decision)
+
+
+def told_sealed(manifest: Manifest, decision: Blocked | Accept, *, known: bool) -> Told:
+    """The words for a delivery whose bytes were sealed and checked before its turn; ``known``: they were here before."""
+    name = manifest.name
+    if known:
+        return Told(Verdict.DUPLICATE, "duplicate", f"{name} is sealed already with these bytes, and waits.", "")
+    if isinstance(decision, Accept):
+        return Told(
+            Verdict.WAITING, "ready", f"{name} is sealed and valid; it is applied by the next run.", "run `valuestream apply`."
+        )
+    told = tell(manifest, decision)
+    detail = f"{name} is sealed and valid, nothing can take it away; it waits: {decision.why}."
+    return Told(Verdict.WAITING, told.code, detail, told.next_step)
 
 
 def _way_on(blocked: Blocked, source: str) -> str:

@@ -18,14 +18,18 @@ from valuestream_dagster.core.decision import (
     Bound,
     Conflict,
     Decision,
+    Held,
     Identity,
+    KeyHistory,
     Valid,
     Verdict,
+    Wait,
 )
 from valuestream_dagster.core.manifest import Kind
 from valuestream_dagster.core.rows import MeasuredRows
 from valuestream_dagster.core.sequence import SequenceKey
-from valuestream_dagster.intake.completion import Resolved
+from valuestream_dagster.errors import Broken
+from valuestream_dagster.intake.completion import InStore, Resolved
 from valuestream_dagster.ledger.duck import LedgerSession
 from valuestream_dagster.ledger.rows import (
     Publication,
@@ -40,7 +44,7 @@ from valuestream_dagster.publication.outcomes import (
     PreparedArrival,
     RunName,
 )
-from valuestream_dagster.publication.receipts import Told, receipt_of, tell
+from valuestream_dagster.publication.receipts import Told, receipt_of, tell, told_sealed
 
 
 class Recorder:
@@ -49,10 +53,10 @@ class Recorder:
     Args:
         means: the feed and the clock.
         facts: what the run knows; what is written here is remembered there.
-        name: the ledger run's name.
+        name: the ledger run's name; None where deliveries are only sealed, outside of any run.
     """
 
-    def __init__(self, means: Means, facts: Facts, name: RunName) -> None:
+    def __init__(self, means: Means, facts: Facts, name: RunName | None) -> None:
         self._means = means
         self._feed = means.feed
         self._facts = facts
@@ -60,28 +64,62 @@ class Recorder:
 
     def record(self, session: LedgerSession, one: PreparedArrival) -> tuple[ArrivalOutcome, Publication | None]:
         """Decide one arrival again and write down what comes of it; inside the caller's transaction."""
-        manifest, at = one.arrival.manifest, self._means.now()
         if one.failure is not None:
-            return self._record_failure(session, one, one.failure, at), None
-        decision = (
-            one.provisional
-            if isinstance(one.provisional, Blocked)
-            else decide_with(self._feed, self._facts, one.arrival, one.observation)
-        )
+            return self._record_failure(session, one, one.failure, self._means.now()), None
+        decision = self._decide(one)
         if isinstance(decision, Accept) and decision.reuses is None and one.file is None:
             return self._changed_meanwhile(one), None
+        return self._write(session, one, decision, self._told(one, decision))
+
+    def record_early(self, session: LedgerSession, one: PreparedArrival) -> ArrivalOutcome:
+        """Write down a delivery that was sealed and checked before its turn: it is bound, it waits, and nothing is published."""
+        manifest = one.arrival.manifest
+        if one.failure is not None:
+            return self._outcome(one, Told(None, "failed", f"{manifest.name}: {one.failure}", "it is tried again."))
+        decision = self._decide(one)
+        told = self._told(one, decision)
+        if isinstance(decision, Accept) and isinstance(one.observation, Valid):
+            told = told_sealed(manifest, decision, known=self._is_bound(one.observation))
+        return self._write(session, one, decision, told, publish=False)[0]
+
+    def _told(self, one: PreparedArrival, decision: Decision) -> Told:
+        """The words; bytes that are sealed and wait for their turn are told of as that."""
+        if isinstance(decision, Blocked) and isinstance(one.observation, Valid):
+            return told_sealed(one.arrival.manifest, decision, known=self._is_bound(one.observation))
+        return tell(one.arrival.manifest, decision)
+
+    def _decide(self, one: PreparedArrival) -> Decision:
+        """By what the ledger says now; whose turn it was not, and whose bytes were not looked at, just waits."""
+        if isinstance(one.provisional, Blocked) and not isinstance(one.observation, Valid):
+            return one.provisional
+        rows = one.measured.rows if one.measured else None
+        return decide_with(self._feed, self._facts, one.arrival, one.observation, rows)
+
+    def _is_bound(self, valid: Valid) -> bool:
+        history = self._facts.history(valid.identity.kind, valid.identity.key)
+        return Bound(valid.identity.revision, valid.digest) in history.bound
+
+    def _write(
+        self, session: LedgerSession, one: PreparedArrival, decision: Decision, told: Told, *, publish: bool = True
+    ) -> tuple[ArrivalOutcome, Publication | None]:
+        at = self._means.now()
         publication: Publication | None = None
         if isinstance(one.observation, Valid):
-            publication = self._record_valid(session, one, one.observation, decision, at)
-        told = tell(manifest, decision)
-        warnings = (*manifest.warnings, *_warnings(one))
+            publication = self._record_valid(session, one, one.observation, decision, at, publish=publish)
+        outcome = self._outcome(one, told)
         if told.verdict is not None and not self._repeats(session, one, told):
-            session.write.receipts([self._receipt(one, told, told.verdict, warnings, at)])
-        if told.verdict not in (None, Verdict.WAITING):
+            session.write.receipts([self._receipt(one, told, told.verdict, outcome.warnings, at)])
+        if told.verdict is not None and not isinstance(decision, Wait):
             seen = [SeenObject(path, stamp, one.arrival.stat.path) for path, stamp in one.arrival.touched]
             session.write.objects_seen(self._feed.name, seen, at)
-        outcome = ArrivalOutcome(one.arrival.stat.path, manifest.key, manifest.kind, manifest.revision, told, warnings)
         return outcome, publication
+
+    def _outcome(self, one: PreparedArrival, told: Told, *, failed: bool = False) -> ArrivalOutcome:
+        manifest = one.arrival.manifest
+        warnings = (*manifest.warnings, *_warnings(one))
+        return ArrivalOutcome(
+            one.arrival.stat.path, manifest.key, manifest.kind, manifest.revision, told, warnings, failed
+        )
 
     def _changed_meanwhile(self, one: PreparedArrival) -> ArrivalOutcome:
         """It may be applied by now and could not when it was prepared: it stays news, and the next pass takes it."""
@@ -89,7 +127,7 @@ class Recorder:
         told = Told(
             None, "changed_meanwhile", f"{manifest.name}: the ledger changed while it was prepared.", "apply again."
         )
-        return ArrivalOutcome(one.arrival.stat.path, manifest.key, manifest.kind, manifest.revision, told)
+        return self._outcome(one, told)
 
     def _repeats(self, session: LedgerSession, one: PreparedArrival, told: Told) -> bool:
         """A waiting receipt is written once per change of what is missing."""
@@ -108,7 +146,7 @@ class Recorder:
                 [
                     SliceEvent(
                         self._feed.name, self._epoch_number, manifest.kind, manifest.key, SliceState.FAILED, at,
-                        revision=manifest.revision, run_id=self._name.run_id, why=failure,
+                        revision=manifest.revision, run_id=self._name.run_id if self._name else None, why=failure,
                     )
                 ]
             )  # fmt: skip
@@ -117,17 +155,16 @@ class Recorder:
         told = Told(
             None, "failed", f"{manifest.name}: {failure}", "mend the cause, then run `valuestream apply` again."
         )
-        return ArrivalOutcome(one.arrival.stat.path, manifest.key, manifest.kind, manifest.revision, told, failed=True)
+        return self._outcome(one, told, failed=True)
 
     def _record_valid(
-        self, session: LedgerSession, one: PreparedArrival, valid: Valid, decision: Decision, at: datetime
+        self, session: LedgerSession, one: PreparedArrival, valid: Valid, decision: Decision, at: datetime, *, publish: bool
     ) -> Publication | None:
-        """Bind the identity; then what the decision asks for: a publication, a conflict, or nothing more."""
+        """Bind the identity; then what the decision asks for: a publication, a slice that stops or waits, or nothing more."""
         identity, name = valid.identity, self._feed.name
         history = self._facts.history(identity.kind, identity.key)
         bound = Bound(identity.revision, valid.digest)
-        if isinstance(decision, Blocked):
-            return None
+        stored = isinstance(one.arrival.completeness, InStore)
         if bound not in history.bound:
             session.write.delivery(
                 name, identity, valid.digest, manifest=one.arrival.stat.path, manifest_sha256=one.arrival.sha256, at=at
@@ -135,27 +172,44 @@ class Recorder:
             history = replace(history, bound=(*history.bound, bound))
         state: SliceState | None = None
         publication: Publication | None = None
-        if isinstance(decision, Accept):
-            publication = self._record_publication(session, one, valid, decision.reuses, at)
-            applied = Applied(identity.revision, valid.digest, publication.publication_id, publication.computation_hash)
-            open_conflicts = tuple(c for c in history.conflicts if c.revision >= identity.revision)
-            history = replace(history, applied=applied, conflicts=open_conflicts)
-            state = SliceState.CONFLICT if open_conflicts else SliceState.SUCCEEDED
-        elif isinstance(decision, Conflict):
-            if bound not in history.conflicts:
-                self._record_conflict(session, valid, at)
-                history = replace(history, conflicts=(*history.conflicts, bound))
-            state = SliceState.CONFLICT
+        match decision:
+            case Accept(reuses) if publish:
+                publication = self._record_publication(session, one, valid, reuses, at)
+                applied = Applied(
+                    identity.revision, valid.digest, publication.publication_id, publication.computation_hash, publication.rows
+                )
+                open_conflicts = tuple(
+                    c for c in history.conflicts if c.revision >= identity.revision and c.digest != valid.digest
+                )
+                history = replace(history, applied=applied, conflicts=open_conflicts)
+                state = SliceState.CONFLICT if open_conflicts else SliceState.SUCCEEDED
+            case Accept() if not stored:
+                state = self._record_stop(session, valid, SliceState.READY, "its turn has come", at, history)
+            case Blocked(_, _, why) if not stored:
+                state = self._record_stop(session, valid, SliceState.BLOCKED, why, at, history)
+            case Held(_, detail):
+                state = self._record_stop(session, valid, SliceState.HELD, detail, at, history)
+            case Conflict(reference, detail):
+                if bound not in history.conflicts and reference != valid.digest:
+                    self._record_stop(session, valid, SliceState.CONFLICT, detail, at, history)
+                    history = replace(history, conflicts=(*history.conflicts, bound))
+                state = SliceState.CONFLICT
+            case _:
+                pass
         self._facts.remember(identity.kind, identity.key, history, state)
         return publication
 
-    def _record_conflict(self, session: LedgerSession, valid: Valid, at: datetime) -> None:
+    def _record_stop(
+        self, session: LedgerSession, valid: Valid, state: SliceState, why: str, at: datetime, history: KeyHistory
+    ) -> SliceState | None:
+        """The delivery lies sealed and does not go on by itself; the key's state now, where nothing of it is applied."""
         identity = valid.identity
         event = SliceEvent(
-            self._feed.name, self._epoch_number, identity.kind, identity.key, SliceState.CONFLICT, at,
-            revision=identity.revision, digest=valid.digest.hex, run_id=self._name.run_id,
+            self._feed.name, self._epoch_number, identity.kind, identity.key, state, at,
+            revision=identity.revision, digest=valid.digest.hex, run_id=self._name.run_id if self._name else None, why=why,
         )  # fmt: skip
         session.write.slice_events([event])
+        return state if history.applied is None else None
 
     def _record_publication(
         self, session: LedgerSession, one: PreparedArrival, valid: Valid, reuses: str | None, at: datetime
@@ -170,6 +224,8 @@ class Recorder:
         file = one.file
         files = reused.files if reused else ((file,) if file else ())
         measured = one.measured or MeasuredRows(0, ())
+        if self._name is None:
+            raise Broken("a publication was to be recorded outside of a run")
         publication_id = self._name.next_publication()
         requirement = self._feed.rule.requirement(identity.kind, identity.key, self._facts.epoch)
         event = SliceEvent(
@@ -179,7 +235,7 @@ class Recorder:
         )  # fmt: skip
         session.write.slice_events([event])
         if opens:
-            self._link_deltas(session, identity.key, epoch, at)
+            self._link_deltas(session, identity.key, epoch, at, self._name.run_id)
         self._facts.position = self._position_after(session, identity)
         publication = Publication(
             publication_id=publication_id,
@@ -218,11 +274,13 @@ class Recorder:
             return replaced.epoch if replaced is not None and below else recorded.number
         else:
             opened = Epoch(1, self._facts.epoch.baseline if self._facts.epoch else identity.key, full=False)
-        session.write.epoch(name, opened, anchor=identity.key.text, run_id=self._name.run_id, at=at)
+        session.write.epoch(name, opened, anchor=identity.key.text, run_id=self._name.run_id if self._name else None, at=at)
         self._facts.epoch = self._facts.recorded = opened
         return opened.number
 
-    def _link_deltas(self, session: LedgerSession, baseline: SequenceKey, epoch: int, at: datetime) -> None:
+    def _link_deltas(
+        self, session: LedgerSession, baseline: SequenceKey, epoch: int, at: datetime, run_id: str
+    ) -> None:
         """Record as succeeded in the new epoch the applied deltas that follow its full without a gap (ruling 9)."""
         before = baseline
         events: list[SliceEvent] = []
@@ -232,7 +290,7 @@ class Recorder:
             events.append(
                 SliceEvent(
                     self._feed.name, epoch, Kind.DELTA, key, SliceState.SUCCEEDED, at, requires=before,
-                    revision=revision, digest=digest, run_id=self._name.run_id, publication_id=publication_id,
+                    revision=revision, digest=digest, run_id=run_id, publication_id=publication_id,
                 )
             )  # fmt: skip
             before = key
@@ -252,9 +310,8 @@ class Recorder:
         self, one: PreparedArrival, told: Told, verdict: Verdict, warnings: tuple[str, ...], at: datetime
     ) -> Receipt:
         digest = one.observation.digest.hex if isinstance(one.observation, Valid) else None
-        return receipt_of(
-            self._feed.name, one.arrival, told, verdict, at, digest=digest, warnings=warnings, run_id=self._name.run_id
-        )
+        run_id = self._name.run_id if self._name else None
+        return receipt_of(self._feed.name, one.arrival, told, verdict, at, digest=digest, warnings=warnings, run_id=run_id)
 
 
 def _warnings(one: PreparedArrival) -> tuple[str, ...]:

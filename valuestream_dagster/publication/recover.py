@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from valuestream_dagster.core.continuity import Mode, SliceState
+from valuestream_dagster.core.decision import Identity
 from valuestream_dagster.feeds.feed import Feed
+from valuestream_dagster.intake.records import record_name
 from valuestream_dagster.ledger.duck import LedgerSession
 from valuestream_dagster.ledger.rows import Publication, SeenObject, SliceEvent
 from valuestream_dagster.stores.local import LocalStore
@@ -29,7 +31,7 @@ def settle_interrupted(
         damaged = _damaged(session.read.publications_of_run(run.run_id), feed, store)
         with session.transaction():
             for publication, fault in damaged:
-                _void(session, publication, fault, now())
+                _void(session, store, publication, fault, now())
             session.write.run_end(run.run_id, feed.name, "partial", now())
         settled.append(run.run_id)
     return tuple(settled)
@@ -63,17 +65,24 @@ def _fault(publication: Publication, store: LocalStore) -> str | None:
     return None
 
 
-def _void(session: LedgerSession, publication: Publication, fault: str, at: datetime) -> None:
-    """The publication counts no more; its manifest becomes news, so that the next pass takes the delivery again."""
+def _void(session: LedgerSession, store: LocalStore, publication: Publication, fault: str, at: datetime) -> None:
+    """The publication counts no more; its delivery waits in the store, so that the next pass takes it up again.
+
+    One that was sealed by a version that wrote no seal record is taken from the landing place: its manifest becomes news.
+    """
+    manifest, manifest_sha256 = session.read.manifest_of(publication) or ("", "")
+    identity = Identity(publication.kind, publication.key, publication.revision)
+    source, dataset = publication.feed.split("/")
+    in_store = store.exists(record_name(source, dataset, identity, publication.digest, manifest_sha256))
     session.write.voided(publication.publication_id, fault, at)
     session.write.slice_events(
         [
             SliceEvent(
                 publication.feed, publication.epoch, publication.kind, publication.key, SliceState.INTERRUPTED, at,
-                revision=publication.revision, run_id=publication.run_id, why=fault,
+                revision=publication.revision, digest=publication.digest.hex if in_store else None,
+                run_id=publication.run_id, why=fault,
             )
         ]
     )  # fmt: skip
-    manifest = session.read.manifest_of(publication)
-    if manifest is not None:
+    if manifest and not in_store:
         session.write.objects_seen(publication.feed, [SeenObject(manifest, "voided", manifest)], at)

@@ -23,7 +23,7 @@ from valuestream_dagster.core.decision import (
 from valuestream_dagster.core.manifest import Kind
 from valuestream_dagster.core.sequence import SequenceKey
 from valuestream_dagster.errors import FenceLost, StoreFailure
-from valuestream_dagster.intake.observe import Look
+from valuestream_dagster.intake.observe import Arrival, Look, newest_first
 from valuestream_dagster.ledger.duck import LedgerSession
 from valuestream_dagster.ledger.rows import (
     KeyRecord,
@@ -42,6 +42,7 @@ from valuestream_dagster.publication.outcomes import (
     RunName,
     in_words,
 )
+from valuestream_dagster.publication.quarantine import keep_evidence
 from valuestream_dagster.publication.record import Recorder
 from valuestream_dagster.publication.take_in import Intake
 
@@ -66,6 +67,7 @@ class FeedRun:
         existing: dict[str, tuple[Publication, ...]],
         epoch: Epoch | None,
         position: SequenceKey | None,
+        stored: Sequence[Arrival] = (),
     ) -> None:
         self._means = means
         self._feed = means.feed
@@ -74,6 +76,7 @@ class FeedRun:
         self._facts = Facts(records, epoch, position)
         self._intake = Intake(means, self._facts)
         self._existing = existing
+        self._stored = stored
         self._run: RunRow | None = None
         self._name = RunName.fresh(means.now())
         self._good = self._bad = 0
@@ -122,7 +125,7 @@ class FeedRun:
     def prepare(self, key: SequenceKey) -> PreparedKey:
         """Take in what arrived for a key, without touching the ledger."""
         prepared: list[PreparedArrival] = []
-        for arrival in self.look.of_key(key.text):
+        for arrival in newest_first((*self.look.of_key(key.text), *self._of_store(key))):
             applied = self._facts.history(arrival.manifest.kind, key).applied
             if arrival.known and applied is not None and applied.revision > arrival.manifest.revision:
                 continue  # an object of a manifest that was superseded long ago has changed: that is no news
@@ -131,6 +134,9 @@ class FeedRun:
             self._assume(one)
         kept = self._existing.get(key.text, ())
         return PreparedKey(key, tuple(prepared), kept[-1] if kept else None)
+
+    def _of_store(self, key: SequenceKey) -> list[Arrival]:
+        return [arrival for arrival in self._stored if arrival.manifest.key == key]
 
     def _assume(self, one: PreparedArrival) -> None:
         """Let the keys after it, and other arrivals of its own, count with what was decided of it."""
@@ -141,7 +147,8 @@ class FeedRun:
                 if opens_epoch(self._feed, identity, epoch)
                 else None
             )
-            self._facts.assume(identity, one.observation.digest, self._feed.computation_hash, opens)
+            rows = one.measured.rows if one.measured else 0
+            self._facts.assume(identity, one.observation.digest, self._feed.computation_hash, opens, rows)
         elif (state := _local_state(one)) is not None:
             self._facts.local.setdefault(one.arrival.manifest.key.text, state)
 
@@ -214,6 +221,7 @@ class FeedRun:
                 outcome, made = recorder.record(session, one)
             if one.file is not None and made is None:
                 self._means.store.delete(one.file.path)
+            keep_evidence(self._means.store, one, outcome.told, self._means.now())
             outcomes.append(outcome)
             self._good += outcome.told.ok
             self._bad += not outcome.told.ok

@@ -109,7 +109,7 @@ def status_of(
         missing=missing,
         correction_pending=tuple(planned.key.text for planned in plan.slices if planned.correction),
         conflicts=summary.conflicts,
-        held=(),
+        held=summary.held,
         failed=summary.failed,
         waiting=tuple(planned.key.text for planned in plan.slices if planned.state is SliceState.WAITING)
         + tuple(unusable.stat.path for unusable in plan.look.unusable if not unusable.settled),

@@ -262,6 +262,21 @@ class LocalStore:
             raise _failure(error, str(target)) from error
         return True
 
+    def place(self, rel: str, data: bytes) -> None:
+        """Write a small object under a name that says what is in it, not yet durably; a whole one that is there is kept."""
+        if self.size(rel) == len(data):
+            return
+        temp = self.temp()
+        try:
+            with self.writing(temp) as file:
+                view = memoryview(data)
+                while view:
+                    view = view[file.write(view) :]
+            if not self.link_new(rel, temp):
+                self.replace_torn(rel, temp)
+        finally:
+            temp.unlink(missing_ok=True)
+
     def replace_torn(self, rel: str, temp: Path) -> None:
         """Put whole bytes in place of a content-addressed object that a power loss left short (its name proves them equal)."""
         self._guard(lambda: os.replace(temp, self.root / rel), self.root / rel)

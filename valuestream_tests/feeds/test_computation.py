@@ -52,6 +52,8 @@ _OTHER: dict[str, Any] = {
     "alerts": [],
     "controls.totals": [],
     "policy.allow_empty": False,
+    "policy.max_shrink": 0.5,
+    "policy.recompute": "auto",
     "policy.extra_files": "report",
     "policy.conflict": "stop",
 }

@@ -75,8 +75,6 @@ def test_an_unknown_field_names_its_line_and_the_nearest_known_one() -> None:
         ),
         ("controls: {independent: {}}", "independent"),
         ("controls: {rows: 1}", "rows"),
-        ("policy: {max_shrink: 0.5}", "max_shrink"),
-        ("policy: {recompute: ask}", "recompute"),
     ],
 )
 def test_what_is_designed_and_not_built_is_refused_by_name(line: str, name: str) -> None:

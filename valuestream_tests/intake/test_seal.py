@@ -96,7 +96,7 @@ def test_an_entry_that_declares_nothing_is_sealed_under_what_it_is(yard: Yard) -
     assert (sealed.files[0].bytes, sealed.files[0].rows) == (1, 3)
 
 
-def test_one_wrong_byte_names_file_and_both_digests_and_leaves_nothing_behind(yard: Yard) -> None:
+def test_one_wrong_byte_names_file_and_both_digests_and_binds_nothing_but_keeps_the_evidence(yard: Yard) -> None:
     yard.put("a.csv", b"right")
     yard.put("b.csv", b"wrong")
     yard.put("c.csv", b"short")
@@ -108,7 +108,8 @@ def test_one_wrong_byte_names_file_and_both_digests_and_leaves_nothing_behind(ya
     assert (first.expected, first.found) == (bad.checksum and bad.checksum.hex, hashlib.sha256(b"wrong").hexdigest())
     assert first.next_step == "ask acme for a resend."
     assert (second.code, second.expected, second.found) == ("size_mismatch", "7", "5")
-    assert yard.stored() == []
+    assert [file.sha256 for file in outcome.kept] == [hashlib.sha256(x).hexdigest() for x in (b"right", b"wrong", b"short")]
+    assert yard.stored() == sorted(sealed_name(file.sha256) for file in outcome.kept)
 
 
 def test_an_old_manifest_beside_an_overwritten_file_is_refused(yard: Yard) -> None:
@@ -202,6 +203,7 @@ def test_known_bytes_are_hashed_again_all_the_same(yard: Yard) -> None:
     declared = entry_of("a.csv", b"good").checksum
     outcome = yard.seal(Entry("b.csv", 4, declared))
     assert isinstance(outcome, Invalid)
+    assert [yard.store.path(sealed_name(file.sha256)).read_bytes() for file in outcome.kept] == [b"evil"]
 
 
 @pytest.mark.parametrize("torn", [b"", b"bi", b"big and more"])
@@ -238,10 +240,11 @@ def test_bytes_that_could_not_be_made_durable_are_told_before_anything_is_record
         def sync(self, names: object) -> None:
             raise StoreFailure("the disk is gone.")
 
-    sealed = seal(yard.landing, yard.resolved(Entry("a.csv")), Failing(yard.store.root), buffer=BUFFER)
+    failing = Failing(yard.store.root)
+    sealed = seal(yard.landing, yard.resolved(Entry("a.csv")), failing, buffer=BUFFER)
     assert isinstance(sealed, Sealed)
     with pytest.raises(StoreFailure, match="disk is gone"):
-        sealed.wait_durable()
+        sealed.made_durable(failing).wait_durable()
 
 
 @given(st.lists(st.binary(max_size=20), max_size=5), st.randoms(use_true_random=False))

@@ -415,7 +415,7 @@ def test_older_duckdb_releases_read_all_of_it(chain: Shelf, older_reader: Ask) -
     views = [f"valuestream.{row[0]}" for row in chain.ask(
         "SELECT view_name FROM duckdb_views() WHERE schema_name = 'valuestream' AND view_name NOT LIKE '\\_%' ESCAPE '\\'"
     )]  # fmt: skip
-    assert len(views) == 10
+    assert len(views) == 11
     questions = [
         "SELECT id, CAST(amount AS VARCHAR) FROM acme.orders ORDER BY id",
         "SELECT count(*), count(DISTINCT _key) FROM acme.orders__all",

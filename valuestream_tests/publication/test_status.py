@@ -19,7 +19,7 @@ from valuestream_tests.builders import NOON, a_feed, a_look, applied_record, arr
 DAILY = "{kind: date, cadence: daily, continuity: required, baseline: '2026-09-01'}"
 DUE = 'expect: {due: "04:00", grace_minutes: 240, timezone: UTC}'
 STRICT = a_feed(sequence=DAILY)
-NOTHING = FeedSummary(0, None, None, None, (), (), ())
+NOTHING = FeedSummary(0, None, None, None, (), (), (), ())
 
 
 def standing(
@@ -42,7 +42,7 @@ def standing(
 
 def at(feed: Feed, text: str, applied: int = 1) -> FeedSummary:
     position = key(feed, text)
-    return FeedSummary(applied, position, position, position, (), (), ())
+    return FeedSummary(applied, position, position, position, (), (), (), ())
 
 
 def test_a_feed_of_which_nothing_was_ever_seen_is_idle_and_healthy() -> None:

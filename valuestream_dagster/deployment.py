@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -26,14 +26,17 @@ from valuestream_dagster.feeds.settings import Settings
 from valuestream_dagster.intake.observe import Arrival, Look, UnusableArrival, look
 from valuestream_dagster.intake.seal import keep_manifest
 from valuestream_dagster.ledger.duck import DuckLedger
-from valuestream_dagster.ledger.rows import FeedSummary, KeyRecord, Publication, Receipt, SeenObject
+from valuestream_dagster.ledger.rows import FeedSummary, KeyRecord, Publication, Receipt, Ruling, SeenObject
 from valuestream_dagster.publication.catalogue import known_state, record_feed_version
+from valuestream_dagster.publication.dossier import Dossier, compare
+from valuestream_dagster.publication.explanation import Explanation, Known, explain
 from valuestream_dagster.publication.outcomes import ArrivalOutcome
 from valuestream_dagster.publication.pending import waiting_arrival
-from valuestream_dagster.publication.plan import FeedPlan, plan_feed
+from valuestream_dagster.publication.plan import FeedPlan, PlannedSlice, plan_feed
 from valuestream_dagster.publication.publish import Publisher
 from valuestream_dagster.publication.receipts import receipt_of, tell
-from valuestream_dagster.publication.status import FeedStatus, status_of
+from valuestream_dagster.publication.rulings import RulingAsked, rule
+from valuestream_dagster.publication.status import FeedStatus, refused_status, status_of
 from valuestream_dagster.stores.landing import open_landing
 from valuestream_dagster.stores.local import LocalStore
 
@@ -223,6 +226,46 @@ class Deployment:
         """Publications of a feed or key with the time when a newer one replaced them."""
         with self.ledger.session() as session:
             return session.read.history(feed.name, key)
+
+    def explain(self, feed: Feed, key: SequenceKey) -> Explanation:
+        """Why a key is or is not there, and what to do; reads two contents again where they are in conflict, and writes nothing."""
+        unseen: str | None = None
+        planned: tuple[PlannedSlice, ...] = ()
+        try:
+            facts = self._facts(feed)
+            status = self._status(facts)
+            planned = tuple(one for one in facts.plan(retry_failed=False).slices if one.key.text == key.text)
+        except StoreFailure as error:
+            unseen, status = error.message, refused_status(feed, self.summary(feed))
+        with self.ledger.session() as session:
+            record = session.read.records(feed.name, [key.text])[key.text]
+            known = Known(
+                feed,
+                key,
+                record,
+                planned,
+                status,
+                session.read.deliveries(feed.name, key.text),
+                session.read.receipts(feed.name, RECEIPTS_SHOWN, key.text),
+                session.read.history(feed.name, key.text),
+                session.read.rulings(feed.name, key.text),
+                unseen=unseen,
+            )
+        return explain(replace(known, dossiers=tuple(self._dossiers(known))))
+
+    def _dossiers(self, known: Known) -> Iterator[Dossier]:
+        """The contents in conflict, each beside the one that is applied or came first."""
+        for kind, history in known.record.histories.items():
+            for other in dict.fromkeys(history.conflicts):
+                of_it = [one for one in known.deliveries if (one.kind, one.revision) == (kind, other.revision)]
+                applied = history.applied.digest if history.applied and history.applied.revision == other.revision else None
+                first = next((one for one in of_it if one.digest == applied), of_it[0])
+                second = next(one for one in of_it if one.digest == other.digest)
+                yield compare(known.feed, self.store, first, second, applied=applied)
+
+    def rule(self, feed: Feed, ruling: RulingAsked) -> Ruling:
+        """Record what a person ruled, if it fits what is known now."""
+        return rule(self.publisher(feed), ruling)
 
     # --- recording what a look alone shows ---------------------------------------------------------------------------
 

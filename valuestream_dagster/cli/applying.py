@@ -56,10 +56,11 @@ def apply_one(opened: Deployment, feed: Feed, only: str | None, progress: Progre
     done = FeedApplied(feed)
     try:
         before = opened.receipts(feed.name, 1)
-        if not _needs_no_run(opened, feed, only, done):
-            try:
+        try:
+            if not _needs_no_run(opened, feed, only, done):
                 _run(opened, feed, only, progress, done)
-            finally:
+        finally:
+            if done.standing is None:
                 done.receipts = _since(opened, feed, before[0].receipt_id if before else None)
     except ValueStreamError as error:
         done.error = error
@@ -79,8 +80,8 @@ def _needs_no_run(opened: Deployment, feed: Feed, only: str | None, done: FeedAp
     told_to_dagster = any(unusable.settled for unusable in plan.look.unusable)
     if plan.claimable or told_to_dagster or publisher.has_open_run() or publisher.unreported(1):
         return False
-    done.receipts = opened.note(plan).receipts
-    if not done.receipts:
+    noted, sealed = opened.note(plan).receipts, () if feed.paused else opened.take_in_early(plan)
+    if not (noted or sealed):
         done.standing = Standing(feed, status)  # nothing has changed since that look
     return True
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from valuestream_dagster.cli import act, look
+from valuestream_dagster.cli import act, look, settle
 from valuestream_dagster.cli.options import program_deployment
 from valuestream_dagster.cli.output import report_exception, report_interrupt
 from valuestream_dagster.cli.pack import pack
@@ -88,7 +88,20 @@ def cli(deployment: object) -> None:
     """Take deliveries in: readers see exactly the newest accepted revision of every period, from bytes that were checked."""
 
 
-for _verb in (look.check, pack, look.plan, act.apply, look.status, look.receipts, look.history, look.query, act.ui):
+_VERBS = (
+    look.check,
+    pack,
+    look.plan,
+    act.apply,
+    look.status,
+    settle.explain,
+    settle.rule,
+    look.receipts,
+    look.history,
+    look.query,
+    act.ui,
+)
+for _verb in _VERBS:
     cli.add_command(_verb)
 
 

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from valuestream_dagster.cli.documents import Document, refusal_document
 from valuestream_dagster.cli.words import Advice, advice, expected, there
-from valuestream_dagster.core.continuity import Reason
 from valuestream_dagster.deployment import Deployment
 from valuestream_dagster.errors import StoreFailure
 from valuestream_dagster.feeds.feed import Feed
-from valuestream_dagster.publication.status import FeedStatus
+from valuestream_dagster.publication.status import FeedStatus, refused_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +51,4 @@ def standing_of(opened: Deployment, feed: Feed) -> Standing:
     try:
         return Standing(feed, opened.status(feed))
     except StoreFailure as error:
-        return Standing(feed, _refused(opened, feed), (refusal_document(feed, error),))
-
-
-def _refused(opened: Deployment, feed: Feed) -> FeedStatus:
-    """What the ledger alone knows of a feed."""
-    known = opened.summary(feed)
-    return FeedStatus(
-        feed=feed.name,
-        status="refused",
-        position=known.position.text if known.position else None,
-        expected=feed.sequence.successor(known.position).text if known.position else None,
-        observed=False,
-        next_observed=None,
-        reason=Reason.REFUSED,
-        overdue=False,
-        epoch=0,
-        baseline=None,
-        applied=known.applied,
-        missing=(),
-        correction_pending=(),
-        conflicts=known.conflicts,
-        held=(),
-        failed=known.failed,
-        waiting=(),
-        rejected=tuple(one.key.text if one.key else one.manifest for one in known.rejections),
-        notes=(),
-        paused=feed.paused,
-    )
+        return Standing(feed, refused_status(feed, opened.summary(feed)), (refusal_document(feed, error),))

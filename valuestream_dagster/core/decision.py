@@ -93,6 +93,8 @@ class KeyHistory:
     conflicts: tuple[Bound, ...] = ()
     # Oldest first.
     rulings: tuple[Ruled, ...] = ()
+    # Valid, and waiting for a person to let them go (ruling 13).
+    held: tuple[Bound, ...] = ()
 
     def ruled(self, revision: int) -> Ruled | None:
         """The newest ruling about a revision, or None."""

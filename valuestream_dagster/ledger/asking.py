@@ -60,11 +60,11 @@ PENDING = """
                       arg_max(coalesce(settles, []), rowid) AS settles
                FROM rulings WHERE feed = $feed GROUP BY kind, key, revision) r
       ON (r.kind, r.key, r.revision) = (d.kind, d.key, d.revision)
-    WHERE NOT EXISTS (
-        SELECT 1 FROM good_publications p
-        WHERE p.feed = d.feed AND p.kind = d.kind AND p.key = d.key
-          AND (p.revision > d.revision OR (p.revision = d.revision AND p.digest = d.digest)
-               OR (p.revision = d.revision AND coalesce(r.chosen <> d.digest OR r.ruling <> 'release', true))))
+    LEFT JOIN (SELECT kind, key, arg_max(revision, row) AS revision, arg_max(digest, row) AS digest
+               FROM good_publications WHERE feed = $feed GROUP BY kind, key) a
+      ON (a.kind, a.key) = (d.kind, d.key)
+    WHERE (a.revision IS NULL OR a.revision < d.revision
+           OR (a.revision = d.revision AND a.digest <> d.digest AND r.ruling = 'release' AND r.chosen = d.digest))
       AND NOT EXISTS (
         SELECT 1 FROM receipts c
         WHERE c.feed = d.feed AND c.kind = d.kind AND c.key = d.key AND c.revision = d.revision AND c.digest = d.digest

@@ -58,11 +58,16 @@ class LedgerReader(LedgerReports):
         return frozenset(row[0] for row in rows), frozenset(row[1] for row in rows if row[1] is not None)
 
     def manifests_of(self, feed: str, keys: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """For each key, the manifests that were received for it and did not end as accepted or duplicate."""
+        """For each key, the manifests that were received for it and did not end as accepted or duplicate.
+
+        Those whose bytes are sealed and wait for their turn are not among them: they are taken up from the store.
+        """
         rows = self._rows(
             """SELECT key, manifest FROM receipts WHERE feed = $feed AND key IN (SELECT unnest($keys))
                GROUP BY key, manifest
-               HAVING arg_max(verdict, rowid) NOT IN ('accepted', 'duplicate', 'superseded') ORDER BY min(rowid)""",
+               HAVING arg_max(verdict, rowid) NOT IN ('accepted', 'duplicate', 'superseded')
+                  AND NOT (arg_max(verdict, rowid) = 'waiting' AND arg_max(digest IS NOT NULL, rowid))
+               ORDER BY min(rowid)""",
             feed=feed,
             keys=list(keys),
         )
@@ -118,6 +123,10 @@ class LedgerReader(LedgerReports):
             OPEN_CONFLICTS + " AND e.key IN (SELECT unnest($keys))", **asked
         ):
             conflicts[key, kind].append(Bound(revision, Digest(digest)))
+        held: dict[tuple[str, str], list[Bound]] = defaultdict(list)
+        for kind, key, _, revision, digest, _ in self._rows(OPEN_HOLDS + " AND e.key IN (SELECT unnest($keys))", **asked):
+            if (one := Bound(revision, Digest(digest))) not in held[key, kind]:
+                held[key, kind].append(one)
         rulings: dict[tuple[str, str], list[Ruled]] = defaultdict(list)
         for key, kind, word, revision, digest, settles in self._rows(
             """SELECT key, kind, ruling, revision, digest, coalesce(settles, []) FROM rulings
@@ -137,6 +146,7 @@ class LedgerReader(LedgerReports):
                         applied.get((key, kind)),
                         tuple(conflicts.get((key, kind), ())),
                         tuple(rulings.get((key, kind), ())),
+                        tuple(held.get((key, kind), ())),
                     )
                     for kind in Kind
                     if (key, kind) in bound or (key, kind) in applied

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from datetime import datetime
 
-from valuestream_dagster.core.decision import Verdict
-from valuestream_dagster.core.manifest import Kind
+from valuestream_dagster.core.decision import Ruled, RulingWord, Verdict
+from valuestream_dagster.core.manifest import Digest, Kind
 from valuestream_dagster.core.sequence import SequenceKey
 from valuestream_dagster.ledger.asking import IN_NEWEST_EPOCH, OPEN_CONFLICTS, OPEN_HOLDS, OPEN_REJECTIONS, Asking
-from valuestream_dagster.ledger.rows import FeedSummary, OpenRejection, Publication, Receipt
+from valuestream_dagster.ledger.rows import BoundDelivery, FeedSummary, OpenRejection, Publication, Receipt, Ruling
 
 
 class LedgerReports(Asking):
@@ -78,14 +78,48 @@ class LedgerReports(Asking):
             for row in self._rows(OPEN_REJECTIONS, feed=feed)
         )
 
-    def receipts(self, feed: str | None, limit: int) -> tuple[Receipt, ...]:
-        """The newest receipts, oldest first; of one feed, or of all."""
+    def deliveries(self, feed: str, key: str) -> tuple[BoundDelivery, ...]:
+        """Everything of one key that was ever found valid, oldest first."""
+        return tuple(
+            BoundDelivery(Kind(row[0]), SequenceKey(row[1], row[2]), row[3], Digest(row[4]), *row[5:])
+            for row in self._rows(
+                """SELECT kind, key, ordinal, revision, digest, manifest, manifest_sha256, sealed_at FROM deliveries
+                   WHERE feed = $feed AND key = $key ORDER BY rowid""",
+                feed=feed,
+                key=key,
+            )
+        )
+
+    def rulings(self, feed: str, key: str) -> tuple[Ruling, ...]:
+        """What people ruled about one key, oldest first."""
+        return tuple(
+            Ruling(
+                feed,
+                SequenceKey(row[0], row[1]),
+                Kind(row[2]),
+                Ruled(RulingWord(row[3]), row[4], Digest(row[5]) if row[5] else None, tuple(Digest(one) for one in row[6])),
+                *row[7:],
+            )
+            for row in self._rows(
+                """SELECT r.key, d.ordinal, r.kind, r.ruling, r.revision, r.digest, coalesce(r.settles, []), r."by", r.why,
+                          r.ruled_at
+                   FROM rulings r JOIN (SELECT any_value(ordinal) AS ordinal FROM deliveries WHERE feed = $feed AND key = $key) d
+                     ON r.kind IS NOT NULL AND r.revision IS NOT NULL
+                   WHERE r.feed = $feed AND r.key = $key ORDER BY r.rowid""",
+                feed=feed,
+                key=key,
+            )
+        )
+
+    def receipts(self, feed: str | None, limit: int, key: str | None = None) -> tuple[Receipt, ...]:
+        """The newest receipts, oldest first; of one feed or of all, of one key or of all."""
         rows = self._rows(
             """SELECT receipt_id, received_at, feed, verdict, code, detail, next, manifest, kind, key, ordinal, revision,
                       digest, warnings, findings, run_id, manifest_sha256
-               FROM (SELECT *, rowid AS row FROM receipts WHERE $feed IS NULL OR feed = $feed
+               FROM (SELECT *, rowid AS row FROM receipts WHERE ($feed IS NULL OR feed = $feed) AND ($key IS NULL OR key = $key)
                      ORDER BY row DESC LIMIT $limit) ORDER BY row""",
             feed=feed,
+            key=key,
             limit=limit,
         )
         return tuple(

@@ -145,6 +145,19 @@ class PendingDelivery:
 
 
 @dataclass(frozen=True, slots=True)
+class BoundDelivery:
+    """Bytes that were found valid for an identity, and by which manifest they came."""
+
+    kind: Kind
+    key: SequenceKey
+    revision: int
+    digest: Digest
+    manifest: str
+    manifest_sha256: str
+    sealed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Ruling:
     """A person's recorded decision; ``by`` is who, as claimed."""
 

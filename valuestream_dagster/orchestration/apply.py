@@ -22,6 +22,7 @@ from valuestream_dagster.orchestration.partition_rule import range_tags, ranges,
 from valuestream_dagster.orchestration.repair import report_missing
 from valuestream_dagster.orchestration.sensors import rejection_events
 from valuestream_dagster.publication.locks import is_busy
+from valuestream_dagster.publication.plan import FeedPlan
 
 PASSES_LIMIT = 1_000
 
@@ -61,38 +62,54 @@ def apply_feed(
     plan = opened.plan(feed, retry_failed=True)
     noted = opened.note(plan)
     keys = (opened.key(feed, only),) if only else plan.claimable
-    if not (keys or noted.receipts or unreported):
-        return applied
-    if feed.paused:
-        raise NotApplied(f"{feed.name} is paused.", next_step=f"remove `paused` from {feed.file}, then apply again.")
-    with instance_of(opened) as instance, kept_open():
-        applied.repaired = report_missing(instance, publisher)
-        _report(instance, feed, noted.rejected)
-        job = _job(opened, feed)
-        on_progress(progress)
-        done: set[str] = set()
-        for _ in range(PASSES_LIMIT):
-            todo = [key for key in keys if key.text not in done]
-            if not todo:
-                break
-            new = unregistered(
-                instance.get_dynamic_partitions(partitions_name(feed)), _known(plan.observed, keys), 1_000_000
-            )
-            if new:
-                instance.add_dynamic_partitions(partitions_name(feed), new)
-            registered = instance.get_dynamic_partitions(partitions_name(feed))
-            for piece in ranges(registered, todo):
-                _run(instance, job, feed, piece, applied)
-                done |= {key.text for key in piece}
-                if applied.interrupted:
-                    break
-            if only or applied.interrupted:
-                break
-            plan = opened.plan(feed)
-            keys = plan.claimable
-        on_progress(None)
-        report_missing(instance, publisher)
+    if keys or noted.receipts or unreported:
+        if feed.paused:
+            raise NotApplied(f"{feed.name} is paused.", next_step=f"remove `paused` from {feed.file}, then apply again.")
+        with instance_of(opened) as instance, kept_open():
+            applied.repaired = report_missing(instance, publisher)
+            _report(instance, feed, noted.rejected)
+            on_progress(progress)
+            plan = _passes(instance, opened, plan, keys, applied, once=only is not None)
+            on_progress(None)
+            report_missing(instance, publisher)
+    if not (only or applied.interrupted or feed.paused):
+        opened.take_in_early(plan)
     return applied
+
+
+def _passes(
+    instance: dg.DagsterInstance,
+    opened: Deployment,
+    plan: FeedPlan,
+    keys: Sequence[SequenceKey],
+    applied: Applied,
+    *,
+    once: bool,
+) -> FeedPlan:
+    """Run these keys, and then what became claimable by that, until nothing is; returns the last plan."""
+    feed = plan.feed
+    job = _job(opened, feed)
+    done: set[str] = set()
+    for _ in range(PASSES_LIMIT):
+        todo = [key for key in keys if key.text not in done]
+        if not todo:
+            break
+        new = unregistered(
+            instance.get_dynamic_partitions(partitions_name(feed)), _known(plan.observed, keys), 1_000_000
+        )
+        if new:
+            instance.add_dynamic_partitions(partitions_name(feed), new)
+        registered = instance.get_dynamic_partitions(partitions_name(feed))
+        for piece in ranges(registered, todo):
+            _run(instance, job, feed, piece, applied)
+            done |= {key.text for key in piece}
+            if applied.interrupted:
+                break
+        if once or applied.interrupted:
+            break
+        plan = opened.plan(feed)
+        keys = plan.claimable
+    return plan
 
 
 def _known(observed: Iterable[SequenceKey], keys: Iterable[SequenceKey]) -> list[SequenceKey]:

@@ -59,7 +59,9 @@ def check_of(outcome: ArrivalOutcome) -> str | None:
     if outcome.told.verdict is Verdict.CONFLICT:
         return NO_CONFLICT
     if outcome.told.verdict is Verdict.WAITING:
-        return COMPLETE
+        return COMPLETE if outcome.told.code == "incomplete" else None
+    if outcome.told.verdict is Verdict.HELD:
+        return CONTROLS
     return check_of_code(outcome.told.code) if outcome.told.verdict is Verdict.REJECTED else None
 
 

@@ -115,9 +115,15 @@ class Facts:
         self.recorded = session.read.epoch(feed.name)
         self.epoch = effective_epoch(feed.rule, self.recorded, self.epoch.baseline if self.epoch else None)
         self.position = session.read.position(feed.name, required=feed.rule.required)
-        if feed.max_shrink is not None:
-            self.recent.clear()
-            self.earlier = session.read.rows_before(feed.name, Kind.FULL, [key.ordinal for key in keys])
+        self.recent.clear()
+        self.earlier = rows_before(session, feed, keys)
+
+
+def rows_before(session: LedgerSession, feed: Feed, keys: Sequence[SequenceKey]) -> dict[int, int]:
+    """Rows of the nearest applied full before each key, by the key's place; not asked for where nothing is compared with them."""
+    if feed.max_shrink is None:
+        return {}
+    return session.read.rows_before(feed.name, Kind.FULL, [key.ordinal for key in keys])
 
 
 def decide_with(feed: Feed, facts: Facts, arrival: Arrival, observation: Observation, rows: int | None) -> Decision:

@@ -24,7 +24,7 @@ from valuestream_dagster.ledger.rows import (
     Publication,
 )
 from valuestream_dagster.publication.catalogue import known_state, record_feed_version
-from valuestream_dagster.publication.facts import Facts
+from valuestream_dagster.publication.facts import Facts, rows_before
 from valuestream_dagster.publication.locks import run_lock, working
 from valuestream_dagster.publication.means import Means
 from valuestream_dagster.publication.outcomes import ArrivalOutcome
@@ -63,6 +63,7 @@ class Publisher(Means):
                     epoch=self._epoch(session, seen),
                     position=session.read.position(self.feed.name, required=self.feed.rule.required),
                     stored=[waiting_arrival(self.feed, one) for one in waiting],
+                    earlier=rows_before(session, self.feed, keys),
                 )
             try:
                 yield run
@@ -80,7 +81,7 @@ class Publisher(Means):
         names = [arrival.manifest.key for arrival in arrivals]
         asked = [text for key in names for text in (key.text, self.feed.sequence.predecessor(key).text)]
         with self.ledger.session() as session:
-            facts = Facts(session.read.records(self.feed.name, asked), self._epoch_of(session, names), None)
+            facts = Facts(session.read.records(self.feed.name, asked), self.epoch_of(session, names), None)
         intake, outcomes = Intake(self, facts), []
         with working(self.locks):
             for arrival in arrivals:
@@ -105,7 +106,12 @@ class Publisher(Means):
         Raises:
             FeedBusy: the run has not died, or another one goes on.
         """
-        with run_lock(self.locks, self.feed.name, since=self.now()), self.ledger.session() as session:
+        with run_lock(self.locks, self.feed.name, since=self.now()):
+            self.settle_held()
+
+    def settle_held(self) -> None:
+        """The same by who has the run lock already."""
+        with self.ledger.session() as session:
             self._settle(session)
 
     def _settle(self, session: LedgerSession) -> None:
@@ -173,9 +179,10 @@ class Publisher(Means):
             return bool(session.read.open_runs(self.feed.name)) or not self._is_shown(session)
 
     def _epoch(self, session: LedgerSession, seen: Look) -> Epoch | None:
-        return self._epoch_of(session, [arrival.manifest.key for arrival in seen.arrivals])
+        return self.epoch_of(session, [arrival.manifest.key for arrival in seen.arrivals])
 
-    def _epoch_of(self, session: LedgerSession, keys: Sequence[SequenceKey]) -> Epoch | None:
+    def epoch_of(self, session: LedgerSession, keys: Sequence[SequenceKey]) -> Epoch | None:
+        """The epoch from which these keys are judged, by what the ledger says and the lowest key there is."""
         known = session.read.lowest_seen(self.feed.name)
         lowest = min([*keys, *([known] if known else [])], key=lambda key: key.ordinal, default=None)
         return effective_epoch(self.feed.rule, session.read.epoch(self.feed.name), lowest)

@@ -82,6 +82,11 @@ class Recorder:
             told = told_sealed(manifest, decision, known=self._is_bound(one.observation))
         return self._write(session, one, decision, told, publish=False)[0]
 
+    def record_empty(self, session: LedgerSession, nothing: PreparedArrival) -> None:
+        """A revision that is retracted: its publication has no rows, and counts as any other."""
+        if isinstance(nothing.observation, Valid):
+            self._record_publication(session, nothing, nothing.observation, None, self._means.now())
+
     def _told(self, one: PreparedArrival, decision: Decision) -> Told:
         """The words; bytes that are sealed and wait for their turn are told of as that."""
         if isinstance(decision, Blocked) and isinstance(one.observation, Valid):

@@ -28,6 +28,7 @@ from valuestream_dagster.ledger.duck import LedgerSession
 from valuestream_dagster.ledger.rows import (
     KeyRecord,
     Publication,
+    Ruling,
     RunRow,
 )
 from valuestream_dagster.publication.catalogue import record_feed_version
@@ -68,12 +69,13 @@ class FeedRun:
         epoch: Epoch | None,
         position: SequenceKey | None,
         stored: Sequence[Arrival] = (),
+        earlier: dict[int, int] | None = None,
     ) -> None:
         self._means = means
         self._feed = means.feed
         self.look = seen
         self._dagster_run_id = dagster_run_id
-        self._facts = Facts(records, epoch, position)
+        self._facts = Facts(records, epoch, position, earlier=earlier or {})
         self._intake = Intake(means, self._facts)
         self._existing = existing
         self._stored = stored
@@ -228,6 +230,22 @@ class FeedRun:
             if made is not None:
                 publication, changed = made, True
         return KeyOutcome(prepared.key, tuple(outcomes), publication, changed, self._name.run_id)
+
+    def retract(self, ruling: Ruling, nothing: PreparedArrival) -> None:
+        """Record a ruling and the publication without rows that carries it out, as a ledger run of its own.
+
+        Args:
+            ruling: the ruling.
+            nothing: the retracted revision, accepted with no bytes.
+        """
+        with self._means.ledger.session() as session:
+            self._begin(session)
+            self._facts.read_again(session, self._feed, [ruling.key])
+            with session.transaction():
+                session.write.ruling(ruling)
+                Recorder(self._means, self._facts, self._name).record_empty(session, nothing)
+            self._good += 1
+        self.close()
 
     def close(self) -> None:
         """End the ledger run, which makes its slices visible, and show them in the catalogue. Without a run: nothing."""

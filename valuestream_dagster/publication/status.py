@@ -119,6 +119,32 @@ def status_of(
     )
 
 
+def refused_status(feed: Feed, known: FeedSummary) -> FeedStatus:
+    """How a feed stands whose landing place does not answer: what the ledger alone knows of it."""
+    return FeedStatus(
+        feed=feed.name,
+        status="refused",
+        position=known.position.text if known.position else None,
+        expected=feed.sequence.successor(known.position).text if known.position else None,
+        observed=False,
+        next_observed=None,
+        reason=Reason.REFUSED,
+        overdue=False,
+        epoch=0,
+        baseline=None,
+        applied=known.applied,
+        missing=(),
+        correction_pending=(),
+        conflicts=known.conflicts,
+        held=known.held,
+        failed=known.failed,
+        waiting=(),
+        rejected=tuple(one.key.text if one.key else one.manifest for one in known.rejections),
+        notes=(),
+        paused=feed.paused,
+    )
+
+
 def _expected(plan: FeedPlan, summary: FeedSummary) -> SequenceKey | None:
     if summary.position is not None:
         return plan.feed.sequence.successor(summary.position)

@@ -38,7 +38,7 @@ def test_the_way_of_two_deliveries_a_gap_a_resend_and_a_correction(shop: Shop) -
     assert applied["applied"] == [{"feed": "acme/orders", "key": "2026-09-01", "kind": "full", "revision": 1}]
     assert [run["ok"] for run in applied["runs"]] == [True]
     (blocked,) = applied["not_applied"]
-    assert (blocked["key"], blocked["verdict"], blocked["code"]) == ("2026-09-03", None, "sequence_gap")
+    assert (blocked["key"], blocked["verdict"], blocked["code"]) == ("2026-09-03", "waiting", "sequence_gap")
 
     (feed,) = shop.json("status", code=1)["feeds"]
     assert (feed["status"], feed["position"], feed["expected"], feed["missing"]) == (

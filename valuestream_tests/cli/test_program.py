@@ -18,7 +18,7 @@ from valuestream_dagster.cli import look, options, output
 from valuestream_dagster.cli.main import cli
 from valuestream_tests.cli.shop import Shop
 
-VERBS = ("check", "pack", "plan", "apply", "status", "receipts", "history", "query", "ui")
+VERBS = ("check", "pack", "plan", "apply", "status", "explain", "rule", "receipts", "history", "query", "ui")
 PROGRAM = [sys.executable, "-c", "from valuestream_dagster.cli.main import main; main()"]
 
 
@@ -59,6 +59,14 @@ def test_every_verb_teaches_with_sentences_and_an_example(verb: str) -> None:
         (["receipts"], 0),
         (["history", "acme/orders"], 0),
         (["history", "acme/orders", "2026-09-01"], 0),
+        (["explain", "acme/orders", "2026-09-01"], 0),
+        (["explain", "acme/orders", "2026-09-02"], 0),
+        (["explain", "acme/orders"], 2),
+        (["explain", "acme/orders", "2026-09-31"], 2),
+        (["rule", "acme/orders", "2026-09-01", "keep", "--by", "ada", "--why", "so"], 1),
+        (["rule", "acme/orders", "2026-09-01", "waive", "--by", "ada", "--why", "so"], 2),
+        (["rule", "acme/orders", "2026-09-01", "keep", "--by", " ", "--why", "so"], 2),
+        (["rule", "acme/orders", "2026-09-01", "keep"], 2),
         (["apply"], 0),
         (["query", "SELECT 1"], 0),
         (["status", "acme/nothing"], 2),

@@ -40,7 +40,7 @@ STORY = [
     "accepted", "waiting", "accepted", "duplicate", "accepted", "superseded", "conflict", "accepted", "blocked", "accepted",
     "accepted",
 ]  # fmt: skip
-RECEIPTS = {"accepted": 123, "duplicate": 1, "superseded": 1, "conflict": 1, "waiting": 1}
+RECEIPTS = {"accepted": 123, "duplicate": 1, "superseded": 1, "conflict": 1, "waiting": 10}
 Rows = Counter[tuple[str, ...]]
 
 

@@ -10,6 +10,7 @@ IO_MANAGER = "valuestream_io"
 CATALOGUE = "valuestream_catalogue"
 REQUEST_TAG = "valuestream/request"
 FEED_TAG = "valuestream/feed"
+SEALING_TAG = "valuestream/sealing"
 
 BYTES_ONLY = (
     "A matching checksum shows that the bytes agree with the declared digest. "
@@ -25,6 +26,16 @@ def asset_key(feed: Feed) -> dg.AssetKey:
 def identifier(feed: Feed) -> str:
     """The feed as a Dagster name, for sensors, pools and ops."""
     return "".join(c if c.isalnum() else "_" for c in f"{feed.source}__{feed.dataset}")
+
+
+def applying_name(feed: Feed) -> str:
+    """The job that the sensor starts: the feed's asset and nothing else."""
+    return f"{identifier(feed)}__applying"
+
+
+def sealing_name(feed: Feed) -> str:
+    """The job that seals what waits for its turn."""
+    return f"{identifier(feed)}__sealing"
 
 
 def partitions_name(feed: Feed) -> str:

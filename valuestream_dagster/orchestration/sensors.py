@@ -17,13 +17,17 @@ from valuestream_dagster.deployment import Deployment, open_deployment
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.rows import Receipt
 from valuestream_dagster.orchestration.checks import check_of_code
+from valuestream_dagster.orchestration.early import build_sealing_job, waiting_identity
 from valuestream_dagster.orchestration.names import (
     FEED_TAG,
     REQUEST_TAG,
+    SEALING_TAG,
+    applying_name,
     asset_key,
     identifier,
     partitions_name,
     partitions_of,
+    sealing_name,
 )
 from valuestream_dagster.orchestration.partition_rule import range_tags, ranges, unregistered
 from valuestream_dagster.orchestration.repair import missing_materializations
@@ -51,10 +55,13 @@ def build_sensor(feed: Feed, opened: Deployment, *, extra_feeds: Sequence[Feed])
 
     @dg.sensor(
         name=f"{identifier(feed)}__deliveries",
-        asset_selection=dg.AssetSelection.assets(asset_key(feed)),
+        jobs=[
+            dg.define_asset_job(applying_name(feed), dg.AssetSelection.assets(asset_key(feed)), tags={FEED_TAG: feed.name}),
+            build_sealing_job(feed, extra_feeds),
+        ],
         minimum_interval_seconds=max(1, int(opened.settings.limits.tick_seconds)),
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Looks for complete deliveries of {feed.name} and requests what may be applied now.",
+        description=f"Looks for complete deliveries of {feed.name}, requests what may be applied now, and has the others sealed.",
     )
     def deliveries(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         current = open_deployment(folder, os.environ, extra_feeds=extra_feeds)
@@ -76,16 +83,19 @@ def _tick(instance: dg.DagsterInstance, opened: Deployment, feed: Feed) -> dg.Se
     new = unregistered(registered, plan.observed, opened.settings.limits.partitions_per_tick)
     busy = _busy(instance, opened, feed)
     request = busy or _request(instance, opened, plan, [*registered, *new])
+    requests = [] if isinstance(request, str) else [request]
+    if (sealing := _sealing_request(instance, opened, plan)) is not None:
+        requests.append(sealing)
     events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = [
         *rejection_events(feed, noted.rejected),
         # A run at work tells Dagster itself of what it makes visible.
         *([] if busy else missing_materializations(instance, opened.publisher(feed))),
     ]
-    if isinstance(request, str) and not (new or events):
+    if isinstance(request, str) and not (new or events or requests):
         return dg.SkipReason(request)
     return dg.SensorResult(
         dynamic_partitions_requests=[partitions_of(feed).build_add_request(new)] if new else [],
-        run_requests=[] if isinstance(request, str) else [request],
+        run_requests=requests,
         asset_events=events,
     )
 
@@ -114,10 +124,28 @@ def _request(
         return f"{feed.name} {keys[0]}: {tried} runs were interrupted; see why, then start it by hand or `valuestream apply`."
     return dg.RunRequest(
         run_key=f"{request}#{tried}",
+        job_name=applying_name(feed),
         partition_key=keys[0].text if len(keys) == 1 else None,
         asset_selection=[asset_key(feed)],
         tags={FEED_TAG: feed.name, REQUEST_TAG: request, **range_tags(keys)},
     )
+
+
+def _sealing_request(instance: dg.DagsterInstance, opened: Deployment, plan: FeedPlan) -> dg.RunRequest | None:
+    """A run that seals what waits for its turn, where something does and no such run is on its way or has failed too often."""
+    feed, waiting = plan.feed, waiting_identity(plan)
+    if waiting is None or instance.get_runs_count(dg.RunsFilter(statuses=_UNFINISHED, tags={SEALING_TAG: feed.name})):
+        return None
+    request = f"{feed.name}/sealing/{_short(waiting)}"
+    tried = instance.get_runs_count(dg.RunsFilter(tags={REQUEST_TAG: request}))
+    if tried >= opened.settings.limits.run_attempts:
+        return None
+    tags = {SEALING_TAG: feed.name, REQUEST_TAG: request}
+    return dg.RunRequest(run_key=f"{request}#{tried}", job_name=sealing_name(feed), tags=tags)
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def _unfinished_run(instance: dg.DagsterInstance, feed: Feed) -> str | None:
@@ -132,8 +160,7 @@ def _request_id(plan: FeedPlan, keys: Sequence[SequenceKey]) -> str:
     """Names the arrivals of these keys by the objects that they are, so that only new bytes make a new request."""
     names = {key.text for key in keys}
     parts = [planned.identity for planned in plan.slices if planned.key.text in names]
-    digest = hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return f"{plan.feed.name}/{keys[0]}..{keys[-1]}/{digest}"
+    return f"{plan.feed.name}/{keys[0]}..{keys[-1]}/{_short(chr(10).join(parts))}"
 
 
 def _nothing_to_do(plan: FeedPlan) -> str:

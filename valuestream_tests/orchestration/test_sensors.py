@@ -11,6 +11,8 @@ import pytest
 
 from valuestream_dagster.deployment import Deployment
 from valuestream_dagster.errors import StoreFailure
+from valuestream_dagster.orchestration.component import shared_resources
+from valuestream_dagster.orchestration.early import build_sealing_job
 from valuestream_dagster.orchestration.names import REQUEST_TAG, asset_key
 from valuestream_dagster.orchestration.sensors import build_sensor
 from valuestream_dagster.publication.locks import run_lock
@@ -50,6 +52,7 @@ def asked(answer: dg.SensorResult) -> list[tuple[str | None, str | None]]:
             run.partition_key or run.tags.get("dagster/asset_partition_range_end"),
         )
         for run in answer.run_requests or ()
+        if run.job_name == "acme__a__applying"
     ]
 
 
@@ -67,7 +70,8 @@ def test_partitions_are_registered_in_the_order_of_the_sequence(opened: Deployme
     answer = tick(opened, instance)
     assert instance.get_dynamic_partitions("acme/a") == ["1", "2", "3", "9", "10"]
     assert asked(answer) == [("1", "3")]
-    (run,) = answer.run_requests or ()
+    run, sealing = answer.run_requests or ()
+    assert sealing.job_name == "acme__a__sealing"
     assert run.asset_selection == [asset_key(opened.feed("acme/a"))]
 
 
@@ -118,8 +122,21 @@ def test_a_run_of_another_process_is_waited_for(opened: Deployment, instance: dg
 
 def test_what_is_blocked_is_registered_and_not_asked_for(opened: Deployment, instance: dg.DagsterInstance) -> None:
     places.deliver(opened, "a", 3)
-    tick(opened, instance)
+    assert asked(tick(opened, instance)) == []
     assert instance.get_dynamic_partitions("acme/a") == ["3"]
+
+
+def test_what_is_blocked_is_sealed_by_a_job_that_publishes_nothing(opened: Deployment, instance: dg.DagsterInstance) -> None:
+    """Early sealing: asked for once, done once, and then the tick says only what it waits for."""
+    places.deliver(opened, "a", 3)
+    (request,) = tick(opened, instance).run_requests or ()
+    (again,) = tick(opened, instance).run_requests or ()
+    assert (request.job_name, request.run_key) == ("acme__a__sealing", again.run_key)
+    job = build_sealing_job(opened.feed("acme/a"), ())
+    ran = job.execute_in_process(instance=instance, resources=shared_resources(opened), tags=request.tags)
+    assert ran.success
+    assert [receipt.code for receipt in opened.receipts("acme/a")] == ["sequence_gap"]
+    assert not list(opened.settings.store.glob("published/**/*.parquet"))
     assert "acme/a 3: " in why(tick(opened, instance))
 
 

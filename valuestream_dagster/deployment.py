@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,21 +20,23 @@ from valuestream_dagster.core.continuity import Epoch, Reason, effective_epoch
 from valuestream_dagster.core.decision import Incomplete, Verdict, Wait
 from valuestream_dagster.core.sequence import KeyProblem, SequenceKey
 from valuestream_dagster.errors import FeedBusy, StoreFailure, WrongUse
+from valuestream_dagster.feeds.computation import changed_fields, decisive_text
 from valuestream_dagster.feeds.feed import Feed, shape_json
 from valuestream_dagster.feeds.loading import load_deployment_files
 from valuestream_dagster.feeds.settings import Settings
 from valuestream_dagster.intake.observe import Arrival, Look, UnusableArrival, look
 from valuestream_dagster.intake.seal import keep_manifest
-from valuestream_dagster.ledger.duck import DuckLedger
+from valuestream_dagster.ledger.duck import DuckLedger, LedgerSession
 from valuestream_dagster.ledger.rows import FeedSummary, KeyRecord, Publication, Receipt, Ruling, SeenObject
 from valuestream_dagster.publication.catalogue import known_state, record_feed_version
 from valuestream_dagster.publication.dossier import Dossier, compare
 from valuestream_dagster.publication.explanation import Explanation, Known, explain
 from valuestream_dagster.publication.outcomes import ArrivalOutcome
 from valuestream_dagster.publication.pending import waiting_arrival
-from valuestream_dagster.publication.plan import FeedPlan, PlannedSlice, plan_feed
+from valuestream_dagster.publication.plan import FeedPlan, PlannedSlice, Staleness, plan_feed
 from valuestream_dagster.publication.publish import Publisher
 from valuestream_dagster.publication.receipts import receipt_of, tell
+from valuestream_dagster.publication.recompute import Recomputed, recompute
 from valuestream_dagster.publication.rulings import RulingAsked, rule
 from valuestream_dagster.publication.status import FeedStatus, refused_status, status_of
 from valuestream_dagster.stores.landing import open_landing
@@ -87,12 +89,14 @@ class _Facts:
     gaps: tuple[tuple[int, int], ...]
     withheld: str | None
     stored: tuple[Arrival, ...] = ()
+    stale: Staleness = field(default_factory=Staleness)
 
     def plan(self, *, retry_failed: bool) -> FeedPlan:
         """The look, judged, and what lies sealed beside it."""
         return plan_feed(
-            self.feed, self.look, self.records, self.epoch, retry_failed=retry_failed, stored=self.stored
-        )
+            self.feed, self.look, self.records, self.epoch,
+            retry_failed=retry_failed, stored=self.stored, stale=self.stale,
+        )  # fmt: skip
 
 
 class Deployment:
@@ -186,6 +190,7 @@ class Deployment:
             lowest = session.read.lowest_seen(feed.name)
             summary = session.read.summary(feed.name, required=feed.rule.required)
             step = getattr(feed.sequence, "step", 1)
+            stale = _staleness(session, feed)
             gaps = () if feed.rule.required else session.read.gaps(feed.name, step, self.settings.limits.gap_keys_listed)
         if seen.absent and lowest is not None:
             raise StoreFailure(
@@ -194,7 +199,8 @@ class Deployment:
             )
         first = min([*keys, *([lowest] if lowest else [])], key=lambda key: key.ordinal, default=None)
         epoch = effective_epoch(feed.rule, recorded, first)
-        return _Facts(feed, seen, records, epoch, summary, gaps, state.withheld.get(feed.name) if state else None, stored)
+        withheld = state.withheld.get(feed.name) if state else None
+        return _Facts(feed, seen, records, epoch, summary, gaps, withheld, stored, stale)
 
     def status(self, feed: Feed) -> FeedStatus:
         """How the feed stands now."""
@@ -301,6 +307,12 @@ class Deployment:
         waiting = plan.to_seal
         return self.publisher(plan.feed).take_in_early(waiting) if waiting else ()
 
+    def recompute(
+        self, feed: Feed, *, key: str | None = None, force: bool = False, progress: Callable[[int, int], None] | None = None
+    ) -> Recomputed:
+        """Make published deliveries again from their sealed bytes: what an edit made stale, or with ``force`` all."""
+        return recompute(self.publisher(feed), key=key, force=force, on_progress=progress)
+
     def recover(self, feed: Feed) -> bool:
         """Settle and show what a run that died left, where nobody runs the feed; whether there was something to settle.
 
@@ -371,6 +383,16 @@ class Deployment:
         """A connection whose default database is the catalogue, read-only and up to date."""
         self.refresh_catalogue()
         return attach_catalogue(self.settings.catalog)
+
+
+def _staleness(session: LedgerSession, feed: Feed) -> Staleness:
+    deliveries = session.read.stale(feed.name, feed.computation_hash)
+    if not deliveries:
+        return Staleness()
+    known, now = session.read.computations(feed.name), decisive_text(feed.contract)
+    hashes = dict.fromkeys(one.computation_hash for one in deliveries)
+    fields = [field for before in hashes if before in known for field in changed_fields(known[before], now)]
+    return Staleness(deliveries, tuple(dict.fromkeys(fields)))
 
 
 def _is_new(receipt: Receipt, last: tuple[Verdict, str] | None, news: Collection[str]) -> bool:

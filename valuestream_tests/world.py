@@ -163,6 +163,17 @@ class World:
             )
         )
 
+    def named_now(self, feed: str = "acme/orders") -> frozenset[str]:
+        """The published files that readers see."""
+        folder = str(self.root / "state/store/published" / feed) + "/"
+        return frozenset(
+            str(row[0]).removeprefix(folder)
+            for row in self.query(
+                f"SELECT path FROM valuestream.files SEMI JOIN (FROM valuestream.publications WHERE feed = '{feed}' AND visible) "
+                "USING (publication_id)"
+            )
+        )
+
     def status(self, feed: str = "acme/orders") -> FeedStatus:
         """How the feed stands."""
         opened = self.opened

@@ -39,14 +39,19 @@ _DETAILS_SHOWN = 20
 @click.command(short_help="Take in all that may be applied.", epilog=example("valuestream apply acme/orders"))
 @feed_argument()
 @click.option("--key", help="Only this key of FEED, whether or not it is new.")
+@click.option("--recompute", is_flag=True, help="Then make again what an edit of the feed file has made stale.")
+@click.option("--force", is_flag=True, help="Then make all of it (or KEY) again; deletes nothing, overrides nothing.")
 @verb_deployment
 @verb_output
-def apply(feed: str | None, key: str | None, deployment: Path, output: Output) -> int:
+def apply(feed: str | None, key: str | None, deployment: Path, output: Output, *, recompute: bool, force: bool) -> int:
     """Check and publish everything that may be applied, in order, as real Dagster runs, until nothing is left.
 
     What is not applied is named with its reason. Run it as often as you like: with nothing new it does nothing.
+
+    With --recompute (or `policy: {recompute: auto}`) published deliveries that another declaration made are made again from their
+    sealed bytes. Readers switch once, when all of it is there; after Ctrl-C the next --recompute goes on where it stopped.
     """
-    from valuestream_dagster.cli.applying import applied_document, apply_one
+    from valuestream_dagster.cli.applying import Redo, applied_document, apply_one
 
     if key is not None and feed is None:
         raise click.UsageError("--key needs FEED.")
@@ -59,7 +64,7 @@ def apply(feed: str | None, key: str | None, deployment: Path, output: Output) -
             output.line(f"{one.name}: paused, nothing is applied")
             continue
         with _progress() as progress:
-            results.append(apply_one(opened, one, key, progress))
+            results.append(apply_one(opened, one, key, progress, Redo(asked=recompute, force=force)))
         _show_applied(results[-1], output)
         if results[-1].interrupted:
             break
@@ -88,6 +93,8 @@ def _show_applied(done: FeedApplied, output: Output) -> None:
         f"{done.feed.name}: {what}{f'; {up_to(position, required=done.feed.rule.required)}' if position else ''}",
         colour="healthy" if done.ok else "refused",
     )
+    if done.recomputed is not None:
+        output.line(f"  {done.recomputed_in_words}")
     for one in others[:_DETAILS_SHOWN]:
         output.line(f"  {one['verdict'] or 'blocked'}: {one['detail']}")
         if one["next"]:

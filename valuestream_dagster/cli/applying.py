@@ -10,13 +10,22 @@ from valuestream_dagster.cli.standing import Standing, standing_of
 from valuestream_dagster.core.continuity import SliceState
 from valuestream_dagster.core.decision import Verdict
 from valuestream_dagster.deployment import RECEIPTS_SHOWN, Deployment
-from valuestream_dagster.errors import StoreFailure, ValueStreamError
+from valuestream_dagster.errors import NotApplied, StoreFailure, ValueStreamError
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.rows import Receipt
 from valuestream_dagster.publication.locks import is_busy
+from valuestream_dagster.publication.recompute import Recomputed
 
 Progress = Callable[[str, int, int], None]
 _RECEIPTS_LIMIT = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Redo:
+    """Whether published deliveries are made again: those that are stale where a person ``asked``, all of them by ``force``."""
+
+    asked: bool = False
+    force: bool = False
 
 
 @dataclass(slots=True)
@@ -31,12 +40,26 @@ class FeedApplied:
     error: ValueStreamError | None = None
     standing: Standing | None = None
     open_ends: list[Document] = field(default_factory=list)
+    recomputed: Recomputed | None = None
 
     @property
     def ok(self) -> bool:
         """Whether nothing failed and the feed is healthy afterwards."""
         healthy = self.standing is not None and self.standing.status.healthy
-        return healthy and self.error is None and all(ok for _, ok in self.runs)
+        refused = self.recomputed is not None and self.recomputed.refused
+        return healthy and self.error is None and all(ok for _, ok in self.runs) and not refused
+
+    @property
+    def recomputed_in_words(self) -> str:
+        """What was made again, and what readers see."""
+        done = self.recomputed
+        if done is None or not (done.keys or done.earlier or done.refused):
+            return "nothing to make again."
+        made = f"{done.keys + done.earlier} made again from sealed bytes"
+        if done.switched:
+            return f"{made}; readers see the new files."
+        first = f"{len(done.refused)} cannot be made again as it is declared now, the first: {done.refused[0]}"
+        return f"{made}, {first} Readers see what they saw; correct the feed file, or undo the edit, and run it again."
 
     def of(self, *verdicts: Verdict) -> list[Receipt]:
         """The receipts of these verdicts."""
@@ -51,7 +74,9 @@ class FeedApplied:
         return told + [one for one in self.open_ends if (one["key"], one["revision"], one["kind"]) not in known]
 
 
-def apply_one(opened: Deployment, feed: Feed, only: str | None, progress: Progress | None) -> FeedApplied:
+def apply_one(
+    opened: Deployment, feed: Feed, only: str | None, progress: Progress | None, redo: Redo | None = None
+) -> FeedApplied:
     """Apply what can be applied of one feed; its errors are kept in the answer, so that the next feed goes on."""
     done = FeedApplied(feed)
     try:
@@ -59,6 +84,7 @@ def apply_one(opened: Deployment, feed: Feed, only: str | None, progress: Progre
         try:
             if not _needs_no_run(opened, feed, only, done):
                 _run(opened, feed, only, progress, done)
+            _redo(opened, feed, only, progress, redo or Redo(), done)
         finally:
             if done.standing is None:
                 done.receipts = _since(opened, feed, before[0].receipt_id if before else None)
@@ -96,6 +122,28 @@ def _run(opened: Deployment, feed: Feed, only: str | None, progress: Progress | 
     except dg.DagsterExecutionInterruptedError:
         raise KeyboardInterrupt from None
     done.runs, done.failures, done.interrupted = applied.runs, applied.failures, applied.interrupted
+
+
+def _redo(
+    opened: Deployment, feed: Feed, only: str | None, progress: Progress | None, redo: Redo, done: FeedApplied
+) -> None:
+    """Make published deliveries again where that is wanted, and tell Dagster of the new files."""
+    auto = feed.recompute == "auto" and only is None
+    if done.interrupted or not (redo.asked or redo.force or auto):
+        return
+    if feed.paused:
+        raise NotApplied(f"{feed.name} is paused.", next_step=f"remove `paused` from {feed.file}, then apply again.")
+    told = (lambda made, of: progress(feed.name, made, of)) if progress else None
+    recomputed = opened.recompute(feed, key=only, force=redo.force, progress=told)
+    made = recomputed.keys or recomputed.earlier or recomputed.refused
+    if made or redo.asked or redo.force:
+        done.recomputed = recomputed
+    if made:
+        done.standing = None
+    if recomputed.switched:
+        from valuestream_dagster.orchestration.apply import tell_dagster
+
+        tell_dagster(opened, feed)
 
 
 def _since(opened: Deployment, feed: Feed, last: str | None) -> tuple[Receipt, ...]:
@@ -153,9 +201,17 @@ def applied_document(results: Sequence[FeedApplied]) -> Document:
         "duplicates": [_identity(receipt) for one in results for receipt in one.of(Verdict.DUPLICATE)],
         "not_applied": [document for one in results for document in one.not_applied],
         "runs": [{"feed": one.feed.name, "run_id": run_id, "ok": ok} for one in results for run_id, ok in one.runs],
+        "recomputed": [
+            {
+                "feed": one.feed.name, "keys": one.recomputed.keys + one.recomputed.earlier, "switched": one.recomputed.switched,
+                "refused": one.recomputed.refused,
+            }
+            for one in results
+            if one.recomputed is not None
+        ],
         "failures": [{"feed": one.feed.name, "detail": detail} for one in results for detail in one.failures],
         "errors": [error_document(one.feed, one.error) for one in results if one.error is not None],
-    }
+    }  # fmt: skip
 
 
 def _identity(receipt: Receipt) -> Document:

@@ -10,7 +10,7 @@ from valuestream_dagster.errors import ValueStreamError
 if TYPE_CHECKING:
     from valuestream_dagster.feeds.feed import Feed
     from valuestream_dagster.intake.observe import UnusableArrival
-    from valuestream_dagster.ledger.rows import Publication, Receipt
+    from valuestream_dagster.ledger.rows import Publication, Receipt, StaleDelivery
     from valuestream_dagster.publication.plan import PlannedSlice
 
 Document = dict[str, object]
@@ -53,6 +53,25 @@ def slice_document(planned: PlannedSlice) -> Document:
         "why": planned.why,
         "correction": planned.correction,
         "manifest": planned.manifest,
+    }
+
+
+def stale_document(feed: Feed, stale: StaleDelivery, why: str) -> Document:
+    """A published delivery that an edit made stale, as a slice."""
+    return {
+        "feed": feed.name,
+        "epoch": None,
+        "kind": stale.kind,
+        "key": stale.key.text,
+        "revision": stale.revision,
+        "state": "stale",
+        "requires": None,
+        "claimable": feed.recompute == "auto",
+        "reason": None,
+        "why": why,
+        "correction": False,
+        "manifest": None,
+        "sealed_bytes": stale.sealed_bytes,
     }
 
 

@@ -70,7 +70,7 @@ def plan(feed: str | None, deployment: Path, output: Output) -> int:
 
     Nothing is written. Exit code 1 if something is blocked or wrong.
     """
-    from valuestream_dagster.cli.documents import refusal_document, slice_document, unusable_document
+    from valuestream_dagster.cli.documents import refusal_document, slice_document, stale_document, unusable_document
     from valuestream_dagster.errors import StoreFailure
 
     opened, feeds = selected_at(deployment, feed)
@@ -84,8 +84,17 @@ def plan(feed: str | None, deployment: Path, output: Output) -> int:
     slices = [planned for each in plans for planned in each.slices]
     unusable = [unusable_document(each.feed, found) for each in plans for found in each.look.unusable]
     if output.as_json:
-        output.document({"slices": [slice_document(one) for one in slices], "unusable": unusable, "refusals": refusals})
+        stale = [
+            stale_document(each.feed, one, "; ".join(each.stale.fields) or "an edit of the declaration")
+            for each in plans
+            for one in each.stale.deliveries
+        ]
+        told = [*(slice_document(one) for one in slices), *stale]
+        output.document({"slices": told, "unusable": unusable, "refusals": refusals})
     else:
+        for each in plans:
+            if each.stale.deliveries:
+                output.line(f"{each.feed.name}: {each.stale.told(each.feed)}.")
         _show_plan(output, slices, [*unusable, *refusals])
     wrong = refusals or any(planned.state in _TROUBLE for planned in slices)
     return 1 if wrong or any(found["state"] == "rejected" for found in unusable) else 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 from valuestream_dagster.core.rows import RowContract
 
@@ -16,7 +17,12 @@ FORMAT_VERSION = 1
 
 
 def computation_hash(contract: RowContract) -> str:
-    """sha256 hex over the canonical JSON of what decides the output.
+    """sha256 hex over the canonical JSON of what decides the output."""
+    return hashlib.sha256(decisive_text(contract).encode()).hexdigest()
+
+
+def decisive_text(contract: RowContract) -> str:
+    """All that decides the output, as canonical JSON.
 
     Columns are read by header name, so their order decides nothing, except where files have no header. The order of the
     key's columns and of the texts that mean NULL never does.
@@ -39,5 +45,29 @@ def computation_hash(contract: RowContract) -> str:
         "key": sorted(contract.key),
         "delete_when": contract.delete_when,
     }
-    text = json.dumps(decisive, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return json.dumps(decisive, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def changed_fields(before: str, now: str) -> tuple[str, ...]:
+    """Which fields of a feed file differ between two decisive texts, in the words of the file, each with both values (L20)."""
+    old, new = _flat(json.loads(before)), _flat(json.loads(now))
+    return tuple(
+        f"`{name}` from {_value(old.get(name))} to {_value(new.get(name))}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    )
+
+
+def _flat(decisive: dict[str, Any]) -> dict[str, Any]:
+    """One entry per field that a person can edit."""
+    flat: dict[str, Any] = {f"columns.{name}": type_ for name, type_ in decisive["columns"]}
+    flat |= {f"payload.{name}": value for name, value in decisive["payload"].items()}
+    known = {"columns", "payload", "format_version"}
+    flat |= {name: value for name, value in decisive.items() if name not in known}
+    if not decisive["payload"]["header"]:
+        flat["columns (their order)"] = ", ".join(name for name, _ in decisive["columns"])
+    return flat | {"valuestream's own file format": decisive["format_version"]}
+
+
+def _value(value: Any) -> str:
+    return "nothing" if value is None else value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

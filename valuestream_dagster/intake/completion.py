@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from valuestream_dagster.core.continuity import SliceState
 from valuestream_dagster.core.decision import Incomplete, Invalid
 from valuestream_dagster.core.finding import Finding
-from valuestream_dagster.core.manifest import Digest, Entry, Manifest, normal_path
+from valuestream_dagster.core.manifest import Digest, Entry, Manifest, SealedFile, normal_path
 from valuestream_dagster.intake.records import SealRecord
 from valuestream_dagster.stores.base import ObjectStat
 
@@ -38,6 +38,7 @@ class InStore:
         manifest_sha256: of its manifest, which is kept too.
         record: where its bytes are; None until somebody needs to know.
         redo: what is published of it is made again (L6, ruling 12).
+        lineage: its files by its publication, where there may be no record of them.
         stopped: it waits for a person: in conflict or held.
     """
 
@@ -45,6 +46,7 @@ class InStore:
     manifest_sha256: str
     record: SealRecord | None = None
     redo: bool = False
+    lineage: tuple[SealedFile, ...] | None = None
     stopped: SliceState | None = None
 
 

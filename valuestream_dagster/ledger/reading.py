@@ -23,7 +23,7 @@ from valuestream_dagster.ledger.asking import (
     VISIBLE,
 )
 from valuestream_dagster.ledger.reporting import LedgerReports
-from valuestream_dagster.ledger.rows import KeyRecord, PendingDelivery, Publication, RunRow
+from valuestream_dagster.ledger.rows import KeyRecord, OpenRun, PendingDelivery, Publication, RunRow, StaleDelivery
 
 
 class LedgerReader(LedgerReports):
@@ -246,16 +246,76 @@ class LedgerReader(LedgerReports):
     # --- runs ------------------------------------------------------------------------------------------------------
 
     def open_runs(self, feed: str) -> tuple[RunRow, ...]:
-        """Runs that were begun and never ended, oldest first (L13)."""
+        """Runs that take deliveries in, were begun and never ended, oldest first (L13)."""
         return tuple(
             RunRow(row[0], feed, row[1], row[2], row[3], "running", row[4], row[5])
             for row in self._rows(
                 """SELECT run_id, fence, holder, started_at, dagster_run_id, purpose FROM runs
-                   WHERE feed = $feed AND run_id NOT IN (SELECT run_id FROM run_ends WHERE feed = $feed)
+                   WHERE feed = $feed AND purpose IS DISTINCT FROM 'recompute'
+                     AND run_id NOT IN (SELECT run_id FROM run_ends WHERE feed = $feed)
                    ORDER BY rowid""",
                 feed=feed,
             )
         )
+
+    def open_recomputations(self, feed: str) -> tuple[OpenRun, ...]:
+        """Runs that make published deliveries again and are not shown yet, at work or paused, oldest first."""
+        return tuple(
+            OpenRun(*row)
+            for row in self._rows(
+                """SELECT run_id, computation_hash FROM runs
+                   WHERE feed = $feed AND purpose = 'recompute'
+                     AND run_id NOT IN (SELECT run_id FROM run_ends WHERE feed = $feed) ORDER BY rowid""",
+                feed=feed,
+            )
+        )
+
+    # --- recomputing -----------------------------------------------------------------------------------------------
+
+    def stale(self, feed: str, computation_hash: str, *, key: str | None = None, force: bool = False) -> tuple[StaleDelivery, ...]:
+        """What readers see of a feed that another computation made, in order; what is made again already is not among them.
+
+        Retracted revisions have nothing to be made of. Costs one pass over the feed's publications.
+
+        Args:
+            feed: which feed.
+            computation_hash: of the feed as it is declared now.
+            key: only this key.
+            force: also what the same computation made, save what an unfinished recomputation has made.
+        """
+        return tuple(
+            StaleDelivery(Kind(row[0]), SequenceKey(row[1], row[2]), row[3], Digest(row[4]), row[5], row[6], row[7])
+            for row in self._rows(
+                f"""WITH unfinished AS (
+                      SELECT run_id FROM runs WHERE feed = $feed AND purpose = 'recompute' AND computation_hash = $hash
+                        AND run_id NOT IN (SELECT run_id FROM run_ends WHERE feed = $feed)),
+                    newest AS (
+                      SELECT kind, key, max_by(computation_hash, row) AS hash, max_by(run_id, row) AS run_id
+                      FROM good_publications WHERE feed = $feed GROUP BY kind, key),
+                    retracted AS (
+                      SELECT kind, key, revision FROM rulings WHERE feed = $feed AND revision IS NOT NULL
+                      GROUP BY kind, key, revision HAVING arg_max(ruling, rowid) = 'retract')
+                    SELECT p.kind, p.key, p.ordinal, p.revision, p.digest, p.publication_id, p.computation_hash,
+                           coalesce((SELECT sum(l.bytes) FROM lineage l WHERE l.publication_id = p.publication_id), 0)::BIGINT
+                    FROM good_publications p JOIN newest n USING (kind, key)
+                    WHERE p.feed = $feed AND {VISIBLE} AND ($key IS NULL OR p.key = $key)
+                      AND n.run_id NOT IN (FROM unfinished)
+                      AND ($force OR p.computation_hash <> $hash)
+                      AND (p.kind, p.key, p.revision) NOT IN (SELECT (kind, key, revision) FROM retracted)
+                    ORDER BY p.ordinal, p.kind DESC""",
+                feed=feed,
+                hash=computation_hash,
+                key=key,
+                force=force,
+            )
+        )
+
+    def computations(self, feed: str) -> dict[str, str]:
+        """What each known computation hash of a feed stands for."""
+        return {
+            row[0]: row[1]
+            for row in self._rows("SELECT computation_hash, decisive FROM computations WHERE feed = $feed", feed=feed)
+        }
 
     def publications_of_run(self, run_id: str) -> tuple[Publication, ...]:
         """What a run recorded, in order, with files."""
@@ -312,6 +372,13 @@ class LedgerReader(LedgerReports):
             )
         }
 
+    def recorded_shapes(self) -> dict[str, tuple[str, ...]]:
+        """Every shape under which a feed was ever declared, the newest first."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for feed, shape in self._rows("SELECT feed, shape FROM feed_versions GROUP BY feed, shape ORDER BY max(rowid) DESC"):
+            found[feed].append(shape)
+        return {feed: tuple(shapes) for feed, shapes in found.items()}
+
     def generation(self) -> int:
         """A number that grows with every change that the catalogue must show; costs the same at any size."""
         return int(
@@ -323,12 +390,13 @@ class LedgerReader(LedgerReports):
         )
 
     def published_shapes(self) -> dict[str, tuple[str, ...]]:
-        """For each feed the shapes under which its visible publications were made."""
+        """For each feed the shapes under which the files that readers see were made."""
         found: dict[str, list[str]] = defaultdict(list)
         for feed, shape in self._rows(
             f"""SELECT feed, shape
                 FROM (SELECT feed, config_hash, arg_max(shape, rowid) AS shape FROM feed_versions GROUP BY ALL)
-                WHERE (feed, config_hash) IN (SELECT (feed, computation_hash) FROM good_publications WHERE {VISIBLE})
+                WHERE (feed, config_hash) IN (SELECT (feed, computation_hash) FROM good_publications
+                                              WHERE {VISIBLE} AND publication_id IN (SELECT publication_id FROM files))
                 ORDER BY ALL"""
         ):
             found[feed].append(shape)

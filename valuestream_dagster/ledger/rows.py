@@ -60,6 +60,30 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run that was begun and never ended, and by which computation it worked."""
+
+    run_id: str
+    computation_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class StaleDelivery:
+    """A visible publication that another computation made, or that a person wants made again.
+
+    ``sealed_bytes`` is what making it again has to read.
+    """
+
+    kind: Kind
+    key: SequenceKey
+    revision: int
+    digest: Digest
+    publication_id: str
+    computation_hash: str
+    sealed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class PublishedFile:
     """One immutable file of a publication; ``path`` is relative to the store."""
 

@@ -113,6 +113,10 @@ class LedgerWriter:
             "epochs", [[feed, epoch.number, epoch.baseline.text, epoch.baseline.ordinal, anchor, at, run_id]]
         )
 
+    def computation(self, feed: str, computation_hash: str, decisive: str, at: datetime) -> None:
+        """What a computation hash stands for; once per hash."""
+        self._insert("computations", [[feed, computation_hash, decisive, at]])
+
     def run(self, run: RunRow, computation_hash: str) -> None:
         """A run begins: the outer barrier (L9)."""
         self._insert(

@@ -77,6 +77,14 @@ def apply_feed(
     return applied
 
 
+def tell_dagster(opened: Deployment, feed: Feed) -> None:
+    """Report every visible publication that Dagster does not have, however many."""
+    publisher = opened.publisher(feed)
+    with instance_of(opened) as instance, kept_open():
+        while publisher.unreported(1):
+            report_missing(instance, publisher)
+
+
 def _passes(
     instance: dg.DagsterInstance,
     opened: Deployment,

@@ -68,7 +68,7 @@ def materialization(feed: Feed, publication: Publication) -> dg.AssetMaterializa
         asset_key(feed),
         partition=publication.key.text,
         metadata=materialization_metadata(publication),
-        tags={"dagster/data_version": publication.data_version},
+        tags={"dagster/data_version": publication.data_version, "dagster/code_version": publication.computation_hash},
     )
 
 

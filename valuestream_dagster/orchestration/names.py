@@ -11,6 +11,7 @@ CATALOGUE = "valuestream_catalogue"
 REQUEST_TAG = "valuestream/request"
 FEED_TAG = "valuestream/feed"
 SEALING_TAG = "valuestream/sealing"
+RECOMPUTING_TAG = "valuestream/recomputing"
 
 BYTES_ONLY = (
     "A matching checksum shows that the bytes agree with the declared digest. "
@@ -36,6 +37,11 @@ def applying_name(feed: Feed) -> str:
 def sealing_name(feed: Feed) -> str:
     """The job that seals what waits for its turn."""
     return f"{identifier(feed)}__sealing"
+
+
+def recomputing_name(feed: Feed) -> str:
+    """The job that makes again what an edit made stale."""
+    return f"{identifier(feed)}__recomputing"
 
 
 def partitions_name(feed: Feed) -> str:

@@ -30,7 +30,7 @@ def missing_materializations(instance: dg.DagsterInstance, publisher: Publisher)
     lacking = [
         one
         for one in unreported
-        if one.publication_id in current and one.data_version not in known.get(one.key.text, set())
+        if one.publication_id in current and not _versions(one) & known.get(one.key.text, set())
     ]
     make_durable(instance)
     publisher.mark_reported([one for one in unreported if one not in lacking])
@@ -54,10 +54,15 @@ def _current(publisher: Publisher, publications: tuple[Publication, ...]) -> set
     return {one.publication_id for ones in newest.values() for one in ones}
 
 
+def _versions(one: Publication) -> set[tuple[str, str]]:
+    """The versions under which Dagster may know a publication: what was made again has the same data and another code version."""
+    return {(one.data_version, one.computation_hash), (one.data_version, "")}
+
+
 def _known_versions(
     instance: dg.DagsterInstance, publisher: Publisher, publications: tuple[Publication, ...]
-) -> dict[str, set[str]]:
-    """Data versions that Dagster's log holds of these keys."""
+) -> dict[str, set[tuple[str, str]]]:
+    """Data versions that Dagster's log holds of these keys, each with the code version where the event bears one."""
     records = instance.fetch_materializations(
         dg.AssetRecordsFilter(
             asset_key=asset_key(publisher.feed),
@@ -65,9 +70,11 @@ def _known_versions(
         ),
         limit=5 * EVENTS_AT_ONCE,
     ).records
-    known: dict[str, set[str]] = {}
+    known: dict[str, set[tuple[str, str]]] = {}
     for record in records:
         event = record.asset_materialization
         if event is not None and event.partition is not None and event.tags:
-            known.setdefault(event.partition, set()).add(event.tags.get("dagster/data_version", ""))
+            tags = event.tags
+            version = (tags.get("dagster/data_version", ""), tags.get("dagster/code_version", ""))
+            known.setdefault(event.partition, set()).add(version)
     return known

@@ -17,9 +17,9 @@ from valuestream_dagster.deployment import Deployment, open_deployment
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.rows import Receipt
 from valuestream_dagster.orchestration.checks import check_of_code
-from valuestream_dagster.orchestration.early import build_sealing_job, waiting_identity
 from valuestream_dagster.orchestration.names import (
     FEED_TAG,
+    RECOMPUTING_TAG,
     REQUEST_TAG,
     SEALING_TAG,
     applying_name,
@@ -27,10 +27,12 @@ from valuestream_dagster.orchestration.names import (
     identifier,
     partitions_name,
     partitions_of,
+    recomputing_name,
     sealing_name,
 )
 from valuestream_dagster.orchestration.partition_rule import range_tags, ranges, unregistered
 from valuestream_dagster.orchestration.repair import missing_materializations
+from valuestream_dagster.orchestration.side_jobs import build_recomputing_job, build_sealing_job, waiting_identity
 from valuestream_dagster.publication.locks import is_busy
 from valuestream_dagster.publication.plan import FeedPlan
 
@@ -58,6 +60,7 @@ def build_sensor(feed: Feed, opened: Deployment, *, extra_feeds: Sequence[Feed])
         jobs=[
             dg.define_asset_job(applying_name(feed), dg.AssetSelection.assets(asset_key(feed)), tags={FEED_TAG: feed.name}),
             build_sealing_job(feed, extra_feeds),
+            build_recomputing_job(feed, extra_feeds),
         ],
         minimum_interval_seconds=max(1, int(opened.settings.limits.tick_seconds)),
         default_status=dg.DefaultSensorStatus.RUNNING,
@@ -84,8 +87,7 @@ def _tick(instance: dg.DagsterInstance, opened: Deployment, feed: Feed) -> dg.Se
     busy = _busy(instance, opened, feed)
     request = busy or _request(instance, opened, plan, [*registered, *new])
     requests = [] if isinstance(request, str) else [request]
-    if (sealing := _sealing_request(instance, opened, plan)) is not None:
-        requests.append(sealing)
+    requests += _side_requests(instance, opened, plan)
     events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = [
         *rejection_events(feed, noted.rejected),
         # A run at work tells Dagster itself of what it makes visible.
@@ -131,17 +133,28 @@ def _request(
     )
 
 
-def _sealing_request(instance: dg.DagsterInstance, opened: Deployment, plan: FeedPlan) -> dg.RunRequest | None:
-    """A run that seals what waits for its turn, where something does and no such run is on its way or has failed too often."""
-    feed, waiting = plan.feed, waiting_identity(plan)
-    if waiting is None or instance.get_runs_count(dg.RunsFilter(statuses=_UNFINISHED, tags={SEALING_TAG: feed.name})):
+def _side_requests(instance: dg.DagsterInstance, opened: Deployment, plan: FeedPlan) -> list[dg.RunRequest]:
+    """Runs beside the asset's own: sealing what waits for its turn, and, where the feed says so, making again what is stale."""
+    feed, wanted = plan.feed, list[tuple[str, str, str]]()
+    if (waiting := waiting_identity(plan)) is not None:
+        wanted.append((SEALING_TAG, sealing_name(feed), waiting))
+    if feed.recompute == "auto" and plan.stale.deliveries:
+        wanted.append((RECOMPUTING_TAG, recomputing_name(feed), feed.computation_hash))
+    requests = [_side_request(instance, opened, feed, *one) for one in wanted]
+    return [request for request in requests if request is not None]
+
+
+def _side_request(
+    instance: dg.DagsterInstance, opened: Deployment, feed: Feed, tag: str, job: str, what: str
+) -> dg.RunRequest | None:
+    """A run of a job about ``what``, unless one is on its way or it has failed too often."""
+    if instance.get_runs_count(dg.RunsFilter(statuses=_UNFINISHED, tags={tag: feed.name})):
         return None
-    request = f"{feed.name}/sealing/{_short(waiting)}"
+    request = f"{job}/{_short(what)}"
     tried = instance.get_runs_count(dg.RunsFilter(tags={REQUEST_TAG: request}))
     if tried >= opened.settings.limits.run_attempts:
         return None
-    tags = {SEALING_TAG: feed.name, REQUEST_TAG: request}
-    return dg.RunRequest(run_key=f"{request}#{tried}", job_name=sealing_name(feed), tags=tags)
+    return dg.RunRequest(run_key=f"{request}#{tried}", job_name=job, tags={tag: feed.name, REQUEST_TAG: request})
 
 
 def _short(text: str) -> str:

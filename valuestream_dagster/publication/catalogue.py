@@ -8,7 +8,7 @@ reader that opened it for writing would block the others (decision 0003).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +18,7 @@ from uuid import uuid4
 import duckdb
 
 from valuestream_dagster.errors import LedgerFailure, StoreFailure, WrongUse
+from valuestream_dagster.feeds.computation import decisive_text
 from valuestream_dagster.feeds.feed import Feed, Shape, shape_from_json, shape_json
 from valuestream_dagster.intake.csv_sql import identifier, literal
 from valuestream_dagster.ledger.asking import VISIBLE
@@ -85,6 +86,8 @@ def record_feed_version(session: LedgerSession, feed: Feed, at: datetime) -> boo
     """
     shape = shape_json(feed)
     known = session.read.feed_shapes().get(feed.name)
+    if feed.computation_hash not in session.read.computations(feed.name):
+        session.write.computation(feed.name, feed.computation_hash, decisive_text(feed.contract), at)
     if known == (feed.computation_hash, shape):
         return False
     if known is not None and (mode := shape_from_json(known[1]).mode) is not feed.mode and session.read.has_published(feed.name):
@@ -171,7 +174,7 @@ def _build(
 ) -> None:
     connection = session.connection
     files = _visible_files(session, store)
-    shapes = {feed: shape_from_json(shape) for feed, (_, shape) in session.read.feed_shapes().items()}
+    shapes = {feed: [shape_from_json(one) for one in texts] for feed, texts in session.read.recorded_shapes().items()}
     published = {feed: [shape_from_json(one) for one in texts] for feed, texts in session.read.published_shapes().items()}
     home = connection.execute("SELECT current_database()").fetchall()[0][0]
     connection.execute(f"ATTACH {literal(str(temporary))} AS {_NEW} (STORAGE_VERSION '{_STORAGE_VERSION}')")
@@ -183,8 +186,8 @@ def _build(
             for table in exported:
                 connection.execute(f"CREATE VIEW {_NEW}.valuestream._{table.name} AS {raw_rows(table)}")
             _create_views(connection, "valuestream", PUBLIC_VIEWS)
-        for feed, shape in shapes.items():
-            why = _not_shown(feed, shape, published.get(feed, ()))
+        for feed, declared in shapes.items():
+            shape, why = _shape_shown(feed, declared, published.get(feed, ()))
             if why is None:
                 why = _show(connection, feed, shape, files.get(feed, []))
             if why is not None:
@@ -194,12 +197,17 @@ def _build(
         connection.execute(f"DETACH {_NEW}")
 
 
-def _not_shown(feed: str, shape: Shape, published: Iterable[Shape]) -> str | None:
-    """Why published rows cannot be shown as the feed is declared now; they are never rounded, cut or hidden for it."""
-    hidden = next((fault for one in published if (fault := shape.hides_of(one)) is not None), None)
-    if hidden is None:
-        return None
-    return f"{feed}: {hidden}. Next: undo the edit of `columns`, or declare a new dataset; published files are not recomputed yet."
+def _shape_shown(feed: str, declared: Sequence[Shape], published: Sequence[Shape]) -> tuple[Shape, str | None]:
+    """The newest declared shape that shows all that is published, or the newest one and why none does (ruling 12, L5).
+
+    After an edit readers go on with what they had until the stale files are made again; rows are never rounded, cut or hidden.
+    """
+    hidden = {shape: next((fault for one in published if (fault := shape.hides_of(one)) is not None), None) for shape in declared}
+    for shape, fault in hidden.items():
+        if fault is None:
+            return shape, None
+    why = f"{feed}: {hidden[declared[0]]}. Next: run `valuestream apply {feed} --recompute`, or undo the edit of `columns`."
+    return declared[0], why
 
 
 def _show(connection: duckdb.DuckDBPyConnection, feed: str, shape: Shape, files: Sequence[VisibleFile]) -> str | None:

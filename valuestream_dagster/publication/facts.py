@@ -140,11 +140,15 @@ def decide_with(feed: Feed, facts: Facts, arrival: Arrival, observation: Observa
     if isinstance(observation, Valid) and rows is not None and observation.identity.kind is Kind.FULL:
         before = history.applied.rows if history.applied is not None else facts.rows_before(observation.identity.key)
         observation = replace(observation, hold=shrink_hold(rows, before, feed.max_shrink))
-    redo = isinstance(arrival.completeness, InStore) and arrival.completeness.redo
-    decision = decide(feed.rule, observation, history, facts.epoch_ahead, facts.state_of, redo=redo)
+    decision = decide(feed.rule, observation, history, facts.epoch_ahead, facts.state_of, redo=is_redone(arrival))
     reusable = history.applied is not None and history.applied.computation_hash == feed.computation_hash
     # Files made by another computation hold the same bytes' rows in another form (L5).
     return decision if not isinstance(decision, Accept) or reusable else Accept()
+
+
+def is_redone(arrival: Arrival) -> bool:
+    """Whether it is a published delivery that is made again: no news, and no step of the chain."""
+    return isinstance(arrival.completeness, InStore) and arrival.completeness.redo
 
 
 def opens_epoch(feed: Feed, identity: Identity, epoch: Epoch | None) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from valuestream_dagster.core.decision import Identity
-from valuestream_dagster.core.manifest import Manifest
+from valuestream_dagster.core.manifest import Manifest, SealedFile, digest_of
 from valuestream_dagster.errors import StoreFailure
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.intake.completion import InStore
@@ -25,6 +27,19 @@ def waiting_arrival(feed: Feed, pending: PendingDelivery, *, redo: bool = False)
     return Arrival(stat, b"", manifest, stored, (), known=True)
 
 
+def redone_arrival(feed: Feed, pending: PendingDelivery, lineage: Sequence[SealedFile]) -> Arrival:
+    """A published delivery that is to be made again.
+
+    One that was sealed by a version that wrote no seal record is taken by its publication's lineage: counts and totals that its
+    manifest declared were compared when it was accepted, and are not again.
+    """
+    arrival = waiting_arrival(feed, pending, redo=True)
+    stored = arrival.completeness
+    if not isinstance(stored, InStore):
+        return arrival
+    return replace(arrival, completeness=replace(stored, lineage=tuple(lineage)))
+
+
 def taken_up(store: LocalStore, arrival: Arrival) -> Arrival:
     """The same with its record and its manifest's bytes: ready to be read.
 
@@ -36,13 +51,29 @@ def taken_up(store: LocalStore, arrival: Arrival) -> Arrival:
         return arrival
     identity = Identity(manifest.kind, manifest.key, manifest.revision)
     name = record_name(manifest.source, manifest.dataset, identity, stored.digest, stored.manifest_sha256)
-    record = read_record(store, name)
+    record = read_record(store, name) or _by_lineage(stored, manifest, arrival.stat.path)
     if record is None:
         raise StoreFailure(
             f"{manifest.name}: its seal record {name} is not in the store.",
             next_step=f"put it back from a copy of the store, or ask {manifest.source} to send the delivery again.",
         )
     return _with_record(arrival, stored, record, store)
+
+
+def _by_lineage(stored: InStore, manifest: Manifest, path: str) -> SealRecord | None:
+    if stored.lineage is None or digest_of(stored.lineage) != stored.digest:
+        return None
+    return SealRecord(
+        source=manifest.source,
+        dataset=manifest.dataset,
+        identity=Identity(manifest.kind, manifest.key, manifest.revision),
+        digest=stored.digest,
+        manifest=path,
+        manifest_sha256=stored.manifest_sha256,
+        files=stored.lineage,
+        sealed_at=datetime.min.replace(tzinfo=UTC),  # nobody asks when
+        empty=not stored.lineage,
+    )
 
 
 def _with_record(arrival: Arrival, stored: InStore, record: SealRecord, store: LocalStore) -> Arrival:

@@ -7,7 +7,7 @@ after it, so that a whole prefix is requested as one range.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from valuestream_dagster.core.continuity import Blocked, Covered, Epoch, Mode, Needs, Reason, SliceState
 from valuestream_dagster.core.decision import Incomplete, Invalid
@@ -16,7 +16,7 @@ from valuestream_dagster.core.sequence import SequenceKey
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.intake.completion import InStore, Resolved
 from valuestream_dagster.intake.observe import Arrival, Look
-from valuestream_dagster.ledger.rows import KeyRecord
+from valuestream_dagster.ledger.rows import KeyRecord, StaleDelivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,32 @@ class PlannedSlice:
 
 
 @dataclass(frozen=True, slots=True)
+class Staleness:
+    """What readers see that an edit of the declaration has made stale (ruling 12).
+
+    Args:
+        deliveries: in order.
+        fields: which fields did it, each with both values.
+    """
+
+    deliveries: tuple[StaleDelivery, ...] = ()
+    fields: tuple[str, ...] = ()
+
+    @property
+    def sealed_bytes(self) -> int:
+        """What making all of it again has to read."""
+        return sum(one.sealed_bytes for one in self.deliveries)
+
+    def told(self, feed: Feed) -> str:
+        """The same in words, with what to do."""
+        number = len(self.deliveries)
+        what = "1 published delivery is" if number == 1 else f"{number} published deliveries are"
+        fields = "; ".join(self.fields) or "an edit of the declaration"
+        how = "the next run makes" if feed.recompute == "auto" else f"`valuestream apply {feed.name} --recompute` makes"
+        return f"{what} stale by {fields}; {how} them again from {self.sealed_bytes} sealed bytes, and readers switch once"
+
+
+@dataclass(frozen=True, slots=True)
 class FeedPlan:
     """One feed's arrivals in order, judged; ``epoch`` and ``records`` are what they were judged by."""
 
@@ -49,6 +75,7 @@ class FeedPlan:
     look: Look
     epoch: Epoch | None
     slices: tuple[PlannedSlice, ...]
+    stale: Staleness = field(default_factory=Staleness)
 
     @property
     def claimable(self) -> tuple[SequenceKey, ...]:
@@ -75,6 +102,7 @@ def plan_feed(
     *,
     retry_failed: bool,
     stored: Sequence[Arrival] = (),
+    stale: Staleness | None = None,
 ) -> FeedPlan:
     """Judge every arrival of a look.
 
@@ -85,6 +113,7 @@ def plan_feed(
         epoch: the epoch from which to judge now.
         retry_failed: a person asks, so that failed slices may be tried again; nothing by itself does that (C40).
         stored: deliveries that were sealed before and are not applied yet.
+        stale: what readers see that another declaration made.
     """
     walk = _Walk(feed, records, epoch, retry_failed=retry_failed)
     for unusable in look.unusable:
@@ -98,7 +127,7 @@ def plan_feed(
         key=lambda arrival: (arrival.manifest.key.ordinal, arrival.manifest.kind is not Kind.FULL, arrival.manifest.revision),
     )
     slices = tuple(planned for arrival in ordered if (planned := walk.judge(arrival)) is not None)
-    return FeedPlan(feed, look, epoch, slices)
+    return FeedPlan(feed, look, epoch, slices, stale or Staleness())
 
 
 class _Walk:

@@ -37,7 +37,7 @@ from valuestream_dagster.ledger.rows import (
     SeenObject,
     SliceEvent,
 )
-from valuestream_dagster.publication.facts import Facts, decide_with, opens_epoch
+from valuestream_dagster.publication.facts import Facts, decide_with, is_redone, opens_epoch
 from valuestream_dagster.publication.means import Means
 from valuestream_dagster.publication.outcomes import (
     ArrivalOutcome,
@@ -112,6 +112,8 @@ class Recorder:
         if isinstance(one.observation, Valid):
             publication = self._record_valid(session, one, one.observation, decision, at, publish=publish)
         outcome = self._outcome(one, told)
+        if is_redone(one.arrival):
+            return outcome, publication  # it was received when it came, and is not received again
         if told.verdict is not None and not self._repeats(session, one, told):
             session.write.receipts([self._receipt(one, told, told.verdict, outcome.warnings, at)])
         if told.verdict is not None and not isinstance(decision, Wait):
@@ -223,8 +225,9 @@ class Recorder:
         applied = self._facts.history(identity.kind, identity.key).applied
         replaced = session.read.publication(applied.publication_id) if applied else None
         before = self._facts.position
-        opens = opens_epoch(self._feed, identity, self._facts.epoch)
-        epoch = self._open_epoch(session, identity, at, replaced)
+        redone = replaced if is_redone(one.arrival) else None
+        opens = opens_epoch(self._feed, identity, self._facts.epoch) and redone is None
+        epoch = redone.epoch if redone is not None else self._open_epoch(session, identity, at, replaced)
         reused = replaced if reuses else None
         file = one.file
         files = reused.files if reused else ((file,) if file else ())
@@ -232,16 +235,12 @@ class Recorder:
         if self._name is None:
             raise Broken("a publication was to be recorded outside of a run")
         publication_id = self._name.next_publication()
-        requirement = self._feed.rule.requirement(identity.kind, identity.key, self._facts.epoch)
-        event = SliceEvent(
-            self._feed.name, epoch, identity.kind, identity.key, SliceState.SUCCEEDED, at,
-            requires=requirement.key if isinstance(requirement, Needs) else None, revision=identity.revision,
-            digest=valid.digest.hex, run_id=self._name.run_id, publication_id=publication_id,
-        )  # fmt: skip
-        session.write.slice_events([event])
+        if redone is None:
+            self._record_success(session, valid, epoch, publication_id, at)
         if opens:
             self._link_deltas(session, identity.key, epoch, at, self._name.run_id)
-        self._facts.position = self._position_after(session, identity)
+        if redone is None:
+            self._facts.position = self._position_after(session, identity)
         publication = Publication(
             publication_id=publication_id,
             feed=self._feed.name,
@@ -257,13 +256,24 @@ class Recorder:
             epoch=epoch,
             # A correction builds on what its key built on (C29), not on what came later.
             previous_key=replaced.previous_key if replaced else (before.text if before else None),
-            position=self._facts.position.text if self._facts.position else None,
+            position=redone.position if redone else self._facts.position.text if self._facts.position else None,
             totals=tuple((column, str(total)) for column, total in measured.totals),
             files=files,
             lineage=one.sealed.files if one.sealed else (),
         )
         session.write.publication(publication)
         return publication
+
+    def _record_success(self, session: LedgerSession, valid: Valid, epoch: int, publication_id: str, at: datetime) -> None:
+        """The slice has succeeded, on top of what it requires in this epoch (C20)."""
+        identity, run_id = valid.identity, self._name.run_id if self._name else None
+        requirement = self._feed.rule.requirement(identity.kind, identity.key, self._facts.epoch)
+        event = SliceEvent(
+            self._feed.name, epoch, identity.kind, identity.key, SliceState.SUCCEEDED, at,
+            requires=requirement.key if isinstance(requirement, Needs) else None, revision=identity.revision,
+            digest=valid.digest.hex, run_id=run_id, publication_id=publication_id,
+        )  # fmt: skip
+        session.write.slice_events([event])
 
     @property
     def _epoch_number(self) -> int:

@@ -44,7 +44,7 @@ def _damaged(recorded: Iterable[Publication], feed: Feed, store: LocalStore) -> 
     """
     damaged: list[tuple[Publication, str]] = []
     for publication in recorded:
-        fault = _fault(publication, store)
+        fault = fault_of(publication, store)
         if fault is None and damaged and feed.mode is Mode.CHAIN and feed.rule.required:
             fault = f"{damaged[0][0].key}, which it builds on, is damaged"
         if fault is not None:
@@ -52,7 +52,7 @@ def _damaged(recorded: Iterable[Publication], feed: Feed, store: LocalStore) -> 
     return damaged
 
 
-def _fault(publication: Publication, store: LocalStore) -> str | None:
+def fault_of(publication: Publication, store: LocalStore) -> str | None:
     """Why a recorded publication cannot be kept, or None (L14)."""
     for file in publication.files:
         try:

@@ -32,7 +32,7 @@ from valuestream_dagster.ledger.rows import (
     RunRow,
 )
 from valuestream_dagster.publication.catalogue import record_feed_version
-from valuestream_dagster.publication.facts import Facts, opens_epoch
+from valuestream_dagster.publication.facts import Facts, is_redone, opens_epoch
 from valuestream_dagster.publication.locks import holder_name
 from valuestream_dagster.publication.means import Means
 from valuestream_dagster.publication.outcomes import (
@@ -70,6 +70,7 @@ class FeedRun:
         position: SequenceKey | None,
         stored: Sequence[Arrival] = (),
         earlier: dict[int, int] | None = None,
+        purpose: str | None = None,
     ) -> None:
         self._means = means
         self._feed = means.feed
@@ -79,6 +80,7 @@ class FeedRun:
         self._intake = Intake(means, self._facts)
         self._existing = existing
         self._stored = stored
+        self._purpose = purpose
         self._run: RunRow | None = None
         self._name = RunName.fresh(means.now())
         self._good = self._bad = 0
@@ -111,6 +113,16 @@ class FeedRun:
                     on_progress(done, len(ordered))
             self.close()
             yield tuple(outcomes)
+
+    def work(self, keys: Sequence[SequenceKey]) -> Iterator[KeyOutcome]:
+        """Prepare and record keys, and leave the ledger run open: nothing of it becomes visible."""
+        for batch in self._batches(keys):
+            yield from self.record(batch)
+
+    @property
+    def run_id(self) -> str | None:
+        """The open ledger run's id, or None before anything was recorded."""
+        return self._run.run_id if self._run is not None else None
 
     def _batches(self, keys: Sequence[SequenceKey]) -> Iterator[list[PreparedKey]]:
         """Prepared keys, gathered so that the ledger is opened and asked for many at once; what took long is not kept waiting."""
@@ -146,7 +158,7 @@ class FeedRun:
             identity, epoch = one.observation.identity, self._facts.epoch_ahead
             opens = (
                 Epoch((epoch.number if epoch else 0) + 1, identity.key)
-                if opens_epoch(self._feed, identity, epoch)
+                if opens_epoch(self._feed, identity, epoch) and not is_redone(one.arrival)
                 else None
             )
             rows = one.measured.rows if one.measured else 0
@@ -196,7 +208,7 @@ class FeedRun:
             return
         run = RunRow(
             self._name.run_id, name, session.read.fence(name) + 1, holder_name(), self._means.now(),
-            dagster_run_id=self._dagster_run_id,
+            dagster_run_id=self._dagster_run_id, purpose=self._purpose,
         )  # fmt: skip
         with session.transaction():
             record_feed_version(session, self._feed, self._means.now())
@@ -223,7 +235,8 @@ class FeedRun:
                 outcome, made = recorder.record(session, one)
             if one.file is not None and made is None:
                 self._means.store.delete(one.file.path)
-            keep_evidence(self._means.store, one, outcome.told, self._means.now())
+            if not is_redone(one.arrival):
+                keep_evidence(self._means.store, one, outcome.told, self._means.now())
             outcomes.append(outcome)
             self._good += outcome.told.ok
             self._bad += not outcome.told.ok

@@ -114,7 +114,8 @@ def status_of(
         waiting=tuple(planned.key.text for planned in plan.slices if planned.state is SliceState.WAITING)
         + tuple(unusable.stat.path for unusable in plan.look.unusable if not unusable.settled),
         rejected=_rejected(plan, open_rejections),
-        notes=(plan.look.absent,) if plan.look.absent else (),
+        notes=((plan.look.absent,) if plan.look.absent else ())
+        + ((plan.stale.told(feed),) if plan.stale.deliveries else ()),
         paused=feed.paused,
     )
 

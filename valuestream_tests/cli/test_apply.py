@@ -277,3 +277,44 @@ def test_a_line_break_in_a_producers_file_name_forges_no_line(shop: Shop) -> Non
     (shop.landing / "x\nacme_orders: all is well.manifest.json").write_text("{")
     for verb in ("plan", "apply", "receipts"):
         assert not [line for line in shop.run(verb).output.splitlines() if line.startswith("acme_orders")]
+
+
+def test_an_edit_is_planned_with_its_cost_and_carried_out_by_recompute(shop: Shop) -> None:
+    """L20: plan names the field, apply leaves it alone, --recompute switches readers once, and Dagster hears of it."""
+    shop.deliver("2026-09-01")
+    shop.deliver("2026-09-02")
+    assert shop.run("apply").exit_code == 0
+    declared = shop.path / "feeds/orders.yaml"
+    declared.write_text(declared.read_text().replace('"DECIMAL(18,2)"', '"DECIMAL(18,3)"'))
+
+    planned = shop.json("plan")["slices"]
+    assert [(one["key"], one["state"], one["claimable"]) for one in planned] == [
+        ("2026-09-01", "stale", False),
+        ("2026-09-02", "stale", False),
+    ]
+    text = shop.run("plan").stdout
+    assert "2 published deliveries are stale by `columns.amount` from DECIMAL(18,2) to DECIMAL(18,3)" in text
+    assert "nothing new" in shop.run("apply").stdout
+    assert shop.json("query", "SELECT DISTINCT typeof(amount) FROM acme.orders")["rows"] == [["DECIMAL(18,2)"]]
+
+    done = shop.run("apply", "--recompute")
+    assert done.exit_code == 0, done.output
+    assert "2 made again from sealed bytes; readers see the new files" in done.stdout
+    assert shop.json("query", "SELECT DISTINCT typeof(amount) FROM acme.orders")["rows"] == [["DECIMAL(18,3)"]]
+    assert shop.json("apply", "--recompute")["recomputed"] == [
+        {"feed": "acme/orders", "keys": 0, "switched": False, "refused": []}
+    ]
+    forced = shop.json("apply", "acme/orders", "--key", "2026-09-01", "--force")
+    assert forced["recomputed"] == [{"feed": "acme/orders", "keys": 1, "switched": True, "refused": []}]
+    assert shop.json("plan")["slices"] == []
+
+
+def test_an_edit_that_old_bytes_do_not_fit_is_refused_and_readers_go_on(shop: Shop) -> None:
+    shop.deliver("2026-09-01")
+    assert shop.run("apply").exit_code == 0
+    declared = shop.path / "feeds/orders.yaml"
+    declared.write_text(declared.read_text().replace('"DECIMAL(18,2)"', '"DECIMAL(18,0)"'))
+    done = shop.run("apply", "--recompute")
+    assert done.exit_code == 1
+    assert "1 cannot be made again as it is declared now" in done.stdout and "Readers see what they saw" in done.stdout
+    assert shop.json("query", "FROM acme.orders")["rows"] == [[1, "2.50"]]

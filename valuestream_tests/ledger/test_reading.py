@@ -66,7 +66,8 @@ def test_a_key_is_asked_again_by_the_manifests_that_did_not_end_well(book: Book)
     """C9"""
     with book.session.transaction():
         book.receipt(Verdict.REJECTED, k(1), manifest="bad")
-        book.receipt(Verdict.WAITING, k(1), manifest="late")
+        book.receipt(Verdict.WAITING, k(1), manifest="late", name=None)
+        book.receipt(Verdict.WAITING, k(1), manifest="sealed")
         book.receipt(Verdict.WAITING, k(1), manifest="good")
         book.receipt(Verdict.ACCEPTED, k(1), manifest="good")
         book.receipt(Verdict.REJECTED, k(2), manifest="other")

@@ -12,9 +12,9 @@ import pytest
 from valuestream_dagster.deployment import Deployment
 from valuestream_dagster.errors import StoreFailure
 from valuestream_dagster.orchestration.component import shared_resources
-from valuestream_dagster.orchestration.early import build_sealing_job
 from valuestream_dagster.orchestration.names import REQUEST_TAG, asset_key
 from valuestream_dagster.orchestration.sensors import build_sensor
+from valuestream_dagster.orchestration.side_jobs import build_recomputing_job, build_sealing_job
 from valuestream_dagster.publication.locks import run_lock
 from valuestream_tests.builders import NOON
 from valuestream_tests.orchestration import places
@@ -178,3 +178,28 @@ def test_a_manifest_that_states_nothing_is_reported_once(opened: Deployment, ins
     assert event.metadata["manifest"].value == "broken.manifest.json"
     assert "Next: " in str(event.description)
     assert tick(opened, instance).asset_events == []
+
+
+def test_what_an_edit_made_stale_is_made_again_by_a_job_only_where_the_feed_says_so(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
+    """L20, ruling 12: `recompute: ask` waits for a person; `auto` does not, and a second look asks for nothing more."""
+    auto = "policy: {recompute: auto}\n"
+    opened = places.make_deployment(tmp_path, {"a": places.feed_text("a", places.CHAINED)})
+    places.deliver(opened, "a", 1, 2)
+    feed = opened.feed("acme/a")
+    with opened.publisher(feed).open_run(opened.plan(feed).claimable) as run:
+        list(run.publish(opened.plan(feed).claimable))
+    edited = places.feed_text("a", places.CHAINED).replace("DECIMAL(18,2)", "DECIMAL(18,3)")
+    opened = places.make_deployment(tmp_path, {"a": edited})
+    assert not tick(opened, instance).run_requests
+    opened = places.make_deployment(tmp_path, {"a": edited + auto})
+    (request,) = tick(opened, instance).run_requests or ()
+    assert request.job_name == "acme__a__recomputing"
+    job = build_recomputing_job(opened.feed("acme/a"), ())
+    assert job.execute_in_process(instance=instance, resources=shared_resources(opened), tags=request.tags).success
+    assert not opened.plan(opened.feed("acme/a")).stale.deliveries
+    after = tick(opened, instance)
+    assert not after.run_requests
+    told = {(event.tags or {})["dagster/code_version"] for event in after.asset_events if isinstance(event, dg.AssetMaterialization)}
+    assert told == {opened.feed("acme/a").computation_hash}, "Dagster hears of the new files"

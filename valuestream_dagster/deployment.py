@@ -25,9 +25,17 @@ from valuestream_dagster.feeds.feed import Feed, shape_json
 from valuestream_dagster.feeds.loading import load_deployment_files
 from valuestream_dagster.feeds.settings import Settings
 from valuestream_dagster.intake.observe import Arrival, Look, UnusableArrival, look
-from valuestream_dagster.intake.seal import keep_manifest
+from valuestream_dagster.intake.seal import keep_manifest, sealed_name
 from valuestream_dagster.ledger.duck import DuckLedger, LedgerSession
-from valuestream_dagster.ledger.rows import FeedSummary, KeyRecord, Publication, Receipt, Ruling, SeenObject
+from valuestream_dagster.ledger.rows import (
+    FeedSummary,
+    KeyRecord,
+    Publication,
+    Receipt,
+    RecordedFile,
+    Ruling,
+    SeenObject,
+)
 from valuestream_dagster.publication.catalogue import known_state, record_feed_version
 from valuestream_dagster.publication.dossier import Dossier, compare
 from valuestream_dagster.publication.explanation import Explanation, Known, explain
@@ -39,6 +47,8 @@ from valuestream_dagster.publication.receipts import receipt_of, tell
 from valuestream_dagster.publication.recompute import Recomputed, recompute
 from valuestream_dagster.publication.rulings import RulingAsked, rule
 from valuestream_dagster.publication.status import FeedStatus, refused_status, status_of
+from valuestream_dagster.publication.vacuum import Sweep, vacuum
+from valuestream_dagster.publication.verify import Verified, verify
 from valuestream_dagster.stores.landing import open_landing
 from valuestream_dagster.stores.local import LocalStore
 
@@ -312,6 +322,25 @@ class Deployment:
     ) -> Recomputed:
         """Make published deliveries again from their sealed bytes: what an edit made stale, or with ``force`` all."""
         return recompute(self.publisher(feed), key=key, force=force, on_progress=progress)
+
+    def vacuum(self, *, carry_out: bool) -> Sweep:
+        """What of the store nothing needs any more; taken away if told to, each file recorded before it goes."""
+        sweep = vacuum(self.ledger, self.store, self.settings, self.now(), carry_out=carry_out)
+        if sweep.done and sweep.removals:
+            with self.ledger.session() as session:
+                self._any_publisher()[0].publish_catalogue(session)
+        return sweep
+
+    def verify(
+        self, feed: Feed | None, *, inputs: bool = False, progress: Callable[[int, int], None] | None = None
+    ) -> Verified:
+        """Read again every file that readers see, and with ``inputs`` the sealed bytes behind them; compare with the ledger."""
+        name = feed.name if feed else None
+        with self.ledger.session() as session:
+            files = list(session.read.visible_files(name))
+            sealed = session.read.visible_inputs(name) if inputs else ()
+        files += [RecordedFile(of, key, sealed_name(sha), sha, size, sealed=True) for of, key, sha, size in sealed]
+        return verify(self.store, files, on_progress=progress)
 
     def recover(self, feed: Feed) -> bool:
         """Settle and show what a run that died left, where nobody runs the feed; whether there was something to settle.

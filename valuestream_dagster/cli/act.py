@@ -9,8 +9,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,11 +25,10 @@ from valuestream_dagster.cli.options import (
     verb_output,
 )
 from valuestream_dagster.cli.output import INTERRUPTED, Output, report_error
+from valuestream_dagster.cli.progress import progress_bars
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
-
-    from valuestream_dagster.cli.applying import FeedApplied, Progress
+    from valuestream_dagster.cli.applying import FeedApplied
 
 HOST = "127.0.0.1"
 _DETAILS_SHOWN = 20
@@ -63,7 +61,7 @@ def apply(feed: str | None, key: str | None, deployment: Path, output: Output, *
         if one.paused and feed is None:
             output.line(f"{one.name}: paused, nothing is applied")
             continue
-        with _progress() as progress:
+        with progress_bars() as progress:
             results.append(apply_one(opened, one, key, progress, Redo(asked=recompute, force=force)))
         _show_applied(results[-1], output)
         if results[-1].interrupted:
@@ -109,26 +107,6 @@ def _show_applied(done: FeedApplied, output: Output) -> None:
     if not done.ok and done.standing is not None and not (others or done.error):
         for advice in done.standing.advice:
             output.line(f"  {advice.what}{f'; next: {advice.next_step}' if advice.next_step else ''}")
-
-
-@contextmanager
-def _progress() -> Iterator[Progress | None]:
-    """A bar on stderr while somebody watches."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bars
-
-    with Bars(console=Console(stderr=True), transient=True, redirect_stdout=False) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def told(feed: str, done: int, of: int) -> None:
-            if feed not in tasks:
-                tasks[feed] = bars.add_task(feed, total=of)
-            bars.update(tasks[feed], completed=done, total=of)
-
-        yield told
 
 
 @click.command(short_help="Dagster's UI over this deployment.", epilog=example("valuestream ui --port 3001"))

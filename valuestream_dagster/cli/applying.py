@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from valuestream_dagster.cli.documents import Document, error_document
+from valuestream_dagster.cli.progress import Progress
 from valuestream_dagster.cli.standing import Standing, standing_of
 from valuestream_dagster.core.continuity import SliceState
 from valuestream_dagster.core.decision import Verdict
@@ -16,7 +17,6 @@ from valuestream_dagster.ledger.rows import Receipt
 from valuestream_dagster.publication.locks import is_busy
 from valuestream_dagster.publication.recompute import Recomputed
 
-Progress = Callable[[str, int, int], None]
 _RECEIPTS_LIMIT = 10_000_000
 
 

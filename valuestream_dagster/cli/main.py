@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from valuestream_dagster.cli import act, look, settle
+from valuestream_dagster.cli import act, keep, look, settle
 from valuestream_dagster.cli.options import program_deployment
 from valuestream_dagster.cli.output import report_exception, report_interrupt
 from valuestream_dagster.cli.pack import pack
@@ -99,6 +99,8 @@ _VERBS = (
     look.receipts,
     look.history,
     look.query,
+    keep.verify,
+    keep.vacuum,
     act.ui,
 )
 for _verb in _VERBS:

@@ -17,8 +17,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from valuestream_dagster.cli.applying import Progress, apply_one
+from valuestream_dagster.cli.applying import apply_one
 from valuestream_dagster.cli.output import Output, paint, report_exception
+from valuestream_dagster.cli.progress import Progress
 from valuestream_dagster.cli.standing import standing_of
 from valuestream_dagster.cli.words import standing
 from valuestream_dagster.demo.answers import QUESTIONS, measure_catalogue, measure_package

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 
-from valuestream_dagster.cli.applying import FeedApplied, Progress, apply_one
+from valuestream_dagster.cli.applying import FeedApplied, apply_one
+from valuestream_dagster.cli.progress import Progress
 from valuestream_dagster.core.decision import Verdict
 from valuestream_dagster.demo.producer import (
     AGAIN,

@@ -22,12 +22,13 @@ from valuestream_dagster.ledger.asking import (
     PENDING,
     VISIBLE,
 )
+from valuestream_dagster.ledger.keeping import LedgerKeeping
 from valuestream_dagster.ledger.reporting import LedgerReports
 from valuestream_dagster.ledger.rows import KeyRecord, OpenRun, PendingDelivery, Publication, RunRow, StaleDelivery
 
 
-class LedgerReader(LedgerReports):
-    """All questions and their answers: those that decisions rest on, and, by its base, those that people have."""
+class LedgerReader(LedgerReports, LedgerKeeping):
+    """All questions: those that decisions rest on, and, by its bases, those that people have and those about files."""
 
     # --- discovery -------------------------------------------------------------------------------------------------
 

@@ -195,6 +195,28 @@ class Ruling:
 
 
 @dataclass(frozen=True, slots=True)
+class RemovedFile:
+    """A file of the store that vacuum took away, or would; ``path`` is relative to the store."""
+
+    path: str
+    bytes: int
+    why: str
+    publication_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFile:
+    """A file as it was recorded: a published one, or (``sealed``) an input."""
+
+    feed: str
+    key: str
+    path: str
+    sha256: str
+    bytes: int
+    sealed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class OpenRejection:
     """A key (or an unreadable manifest) whose newest arrival was rejected and not made good since."""
 

@@ -11,7 +11,7 @@ import duckdb
 from valuestream_dagster.core.continuity import Epoch
 from valuestream_dagster.core.decision import Identity
 from valuestream_dagster.core.manifest import Digest
-from valuestream_dagster.ledger.rows import Publication, Receipt, Ruling, RunRow, SeenObject, SliceEvent
+from valuestream_dagster.ledger.rows import Publication, Receipt, RemovedFile, Ruling, RunRow, SeenObject, SliceEvent
 
 _ROWS_AT_ONCE = 200
 
@@ -202,6 +202,10 @@ class LedgerWriter:
                 ]
             ],
         )  # fmt: skip
+
+    def removals(self, removals: Iterable[RemovedFile], at: datetime) -> None:
+        """What vacuum takes away; written before the files go."""
+        self._insert("removals", [[one.path, one.bytes, one.why, one.publication_id, at] for one in removals])
 
     def reported(self, feed: str, publication_ids: Iterable[str], at: datetime) -> None:
         """Dagster has a materialization of these publications."""

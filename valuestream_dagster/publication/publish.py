@@ -48,7 +48,7 @@ class Publisher(Means):
             FeedBusy: another process runs the feed.
             StoreFailure, LedgerFailure: the landing place, the store or the ledger did not answer.
         """
-        with run_lock(self.locks, self.feed.name, since=self.now()):
+        with run_lock(self.locks, self.feed.name, since=self.now()), working(self.locks):
             names = [key.text for key in keys]
             neighbours = [self.feed.sequence.predecessor(key).text for key in keys]
             seen = self._look(names)

@@ -31,7 +31,8 @@ PUBLIC_VIEWS = {
                        FROM valuestream._publications p
                        LEFT JOIN (SELECT publication_id FROM valuestream._visible) v USING (publication_id)""",
     "files": """SELECT f.publication_id, c.store || '/' || f.path AS path, f.sha256, f.bytes, f.rows
-                FROM valuestream._files f, valuestream._catalogue c""",
+                FROM valuestream._files f, valuestream._catalogue c
+                WHERE f.path NOT IN (SELECT path FROM valuestream._removals)""",
     "lineage": """SELECT publication_id, object_uri, object_version, sha256, bytes, role, path
                   FROM valuestream._lineage""",
     "runs": """SELECT r.run_id, r.feed, coalesce(e.status, 'running') AS status, r.started_at, e.ended_at,

@@ -13,6 +13,8 @@ import stat as modes
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -205,6 +207,15 @@ def _fsync(path: Path, flags: int) -> None:
         os.close(descriptor)
 
 
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of the store: its path relative to it, its bytes, and when they were written."""
+
+    path: str
+    bytes: int
+    modified: datetime
+
+
 class LocalStore:
     """Our own store in a folder: names are written once. Nothing is created before the first write."""
 
@@ -299,6 +310,24 @@ class LocalStore:
                 yield file  # type: ignore[misc, unused-ignore]
         except OSError as error:
             raise _failure(error, str(self.root)) from error
+
+    def files(self) -> Iterator[StoredFile]:
+        """Every file of the store, in no order; links are not followed. Raises StoreFailure where a folder cannot be read."""
+
+        def fail(error: OSError) -> None:
+            raise _failure(error, str(self.root)) from error
+
+        if not self.root.exists():
+            return
+        for folder, _, names in os.walk(self.root, onerror=fail):
+            for name in names:
+                path = os.path.join(folder, name)
+                try:
+                    found = os.stat(path, follow_symlinks=False)
+                except FileNotFoundError:
+                    continue  # somebody's temporary file
+                relative = os.path.relpath(path, self.root)
+                yield StoredFile(relative, found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
 
     def delete(self, rel: str) -> None:
         """Take the object away; it need not be there."""

@@ -18,7 +18,7 @@ from valuestream_dagster.cli import look, options, output
 from valuestream_dagster.cli.main import cli
 from valuestream_tests.cli.shop import Shop
 
-VERBS = ("check", "pack", "plan", "apply", "status", "explain", "rule", "receipts", "history", "query", "ui")
+VERBS = ("check", "pack", "plan", "apply", "status", "explain", "rule", "receipts", "history", "query", "verify", "vacuum", "ui")
 PROGRAM = [sys.executable, "-c", "from valuestream_dagster.cli.main import main; main()"]
 
 
@@ -67,6 +67,9 @@ def test_every_verb_teaches_with_sentences_and_an_example(verb: str) -> None:
         (["rule", "acme/orders", "2026-09-01", "waive", "--by", "ada", "--why", "so"], 2),
         (["rule", "acme/orders", "2026-09-01", "keep", "--by", " ", "--why", "so"], 2),
         (["rule", "acme/orders", "2026-09-01", "keep"], 2),
+        (["verify"], 0),
+        (["vacuum"], 0),
+        (["vacuum", "--yes"], 0),
         (["apply"], 0),
         (["query", "SELECT 1"], 0),
         (["status", "acme/nothing"], 2),

@@ -201,5 +201,6 @@ def test_what_an_edit_made_stale_is_made_again_by_a_job_only_where_the_feed_says
     assert not opened.plan(opened.feed("acme/a")).stale.deliveries
     after = tick(opened, instance)
     assert not after.run_requests
-    told = {(event.tags or {})["dagster/code_version"] for event in after.asset_events if isinstance(event, dg.AssetMaterialization)}
+    materialized = [event for event in after.asset_events if isinstance(event, dg.AssetMaterialization)]
+    told = {(event.tags or {})["dagster/code_version"] for event in materialized}
     assert told == {opened.feed("acme/a").computation_hash}, "Dagster hears of the new files"

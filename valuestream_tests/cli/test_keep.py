@@ -1,0 +1,41 @@
+"""``verify`` and ``vacuum`` by the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from valuestream_tests.cli.shop import Shop
+
+pytestmark = pytest.mark.slow
+
+
+def test_verify_is_green_until_a_file_changes_and_then_names_it(shop: Shop) -> None:
+    shop.deliver("2026-09-01")
+    assert shop.run("apply").exit_code == 0
+    assert "1 files read" in shop.run("verify").stdout and "all as recorded" in shop.run("verify", "--inputs").stdout
+    (file,) = (shop.path / "state/store/published").rglob("*.parquet")
+    file.chmod(0o644)
+    file.write_bytes(b"edited by hand")
+    found = shop.run("verify", "acme/orders")
+    assert found.exit_code == 1 and "[file_changed]" in found.stdout and "--force" in found.stdout
+    (fault,) = shop.json("verify", code=1)["faults"]
+    assert (fault["feed"], fault["key"], fault["code"]) == ("acme/orders", "2026-09-01", "file_changed")
+    assert shop.run("apply", "acme/orders", "--key", "2026-09-01", "--force").exit_code == 0
+    assert shop.run("verify").exit_code == 0
+
+
+def test_vacuum_rehearses_unless_it_is_told_yes(shop: Shop) -> None:
+    (shop.path / "valuestream.yaml").write_text("retention: {superseded_days: 0, input_days: 0, reader_grace_minutes: 0}\n")
+    shop.deliver("2026-09-01")
+    assert shop.run("apply").exit_code == 0
+    shop.deliver("2026-09-01", "1,9.00\n", revision=2)
+    assert shop.run("apply").exit_code == 0
+    files = list((shop.path / "state/store/published").rglob("*.parquet"))
+    rehearsed = shop.run("vacuum")
+    assert rehearsed.exit_code == 0 and "would go; nothing was touched" in rehearsed.stdout
+    assert list((shop.path / "state/store/published").rglob("*.parquet")) == files
+    done = shop.json("vacuum", "--yes")
+    assert done["done"] and [one["why"].split()[0] for one in done["removals"]] == ["superseded"]
+    assert len(list((shop.path / "state/store/published").rglob("*.parquet"))) == 1
+    assert shop.json("query", "SELECT count(*) FROM valuestream.removals")["rows"] == [[1]]
+    assert shop.json("query", "FROM acme.orders")["rows"] == [[1, "9.00"]]

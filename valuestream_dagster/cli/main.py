@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from valuestream_dagster.cli import act, keep, look, settle
+from valuestream_dagster.cli import act, keep, look, recovery, settle
 from valuestream_dagster.cli.options import program_deployment
 from valuestream_dagster.cli.output import report_exception, report_interrupt
 from valuestream_dagster.cli.pack import pack
@@ -99,8 +99,12 @@ _VERBS = (
     look.receipts,
     look.history,
     look.query,
+    recovery.recover,
     keep.verify,
     keep.vacuum,
+    recovery.backup,
+    recovery.restore,
+    recovery.rebuild,
     act.ui,
 )
 for _verb in _VERBS:

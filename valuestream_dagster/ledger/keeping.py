@@ -18,6 +18,11 @@ _UNFINISHED = "run_id NOT IN (SELECT run_id FROM run_ends)"
 class LedgerKeeping(Asking):
     """Questions about files."""
 
+    def ledger_id(self) -> str | None:
+        """The ledger's own name, or None before it was given one."""
+        rows = self._rows("SELECT ledger_id FROM ledger_identity ORDER BY rowid LIMIT 1")
+        return str(rows[0][0]) if rows else None
+
     def visible_files(self, feed: str | None = None) -> tuple[RecordedFile, ...]:
         """The published files that readers see, of one feed or of all."""
         return tuple(

@@ -203,6 +203,10 @@ class LedgerWriter:
             ],
         )  # fmt: skip
 
+    def identity(self, ledger_id: str, at: datetime) -> None:
+        """The ledger's own name, once."""
+        self._insert("ledger_identity", [[ledger_id, at]])
+
     def removals(self, removals: Iterable[RemovedFile], at: datetime) -> None:
         """What vacuum takes away; written before the files go."""
         self._insert("removals", [[one.path, one.bytes, one.why, one.publication_id, at] for one in removals])

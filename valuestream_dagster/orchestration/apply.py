@@ -19,7 +19,7 @@ from valuestream_dagster.orchestration.home import instance_of
 from valuestream_dagster.orchestration.io_manager import on_progress
 from valuestream_dagster.orchestration.names import FEED_TAG, asset_key, partitions_name
 from valuestream_dagster.orchestration.partition_rule import range_tags, ranges, unregistered
-from valuestream_dagster.orchestration.repair import report_missing
+from valuestream_dagster.orchestration.repair import report_missing, unbacked
 from valuestream_dagster.orchestration.sensors import rejection_events
 from valuestream_dagster.publication.locks import is_busy
 from valuestream_dagster.publication.plan import FeedPlan
@@ -83,6 +83,17 @@ def tell_dagster(opened: Deployment, feed: Feed) -> None:
     with instance_of(opened) as instance, kept_open():
         while publisher.unreported(1):
             report_missing(instance, publisher)
+
+
+def compare_with_dagster(opened: Deployment, feed: Feed) -> tuple[int, tuple[str, ...]]:
+    """Report what Dagster lacks; how many that were, and which of its materialized partitions the ledger has no publication of."""
+    publisher = opened.publisher(feed)
+    with instance_of(opened) as instance, kept_open():
+        reported = 0
+        while publisher.unreported(1):
+            reported += report_missing(instance, publisher)
+        green = instance.get_materialized_partitions(asset_key(feed))
+        return reported, unbacked(publisher, green)
 
 
 def _passes(

@@ -6,6 +6,8 @@ cost is that of what is open, never of history.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import dagster as dg
 
 from valuestream_dagster.ledger.rows import Publication
@@ -45,6 +47,14 @@ def report_missing(instance: dg.DagsterInstance, publisher: Publisher) -> int:
     if events:
         missing_materializations(instance, publisher)
     return len(events)
+
+
+def unbacked(publisher: Publisher, materialized: Iterable[str]) -> tuple[str, ...]:
+    """Partitions that Dagster shows as materialized and of which the ledger has no publication, in order of their names."""
+    keys = list(materialized)
+    with publisher.ledger.session() as session:
+        known = session.read.newest_publications(publisher.feed.name, keys)
+    return tuple(sorted(set(keys) - known.keys()))
 
 
 def _current(publisher: Publisher, publications: tuple[Publication, ...]) -> set[str]:

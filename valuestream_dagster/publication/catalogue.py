@@ -158,8 +158,8 @@ def known_state(session: LedgerSession, *, path: Path, store: Path) -> Catalogue
         raise LedgerFailure(
             f"the catalogue {path} shows more (generation {state.generation}) than the ledger knows ({generation}): "
             "the ledger was lost, or an older copy was put in its place.",
-            next_step="put the ledger back from a backup; if this ledger is the one that counts, remove the catalogue and "
-            "run `valuestream apply`: readers then see what it knows.",
+            next_step="put the newest backup back by `valuestream restore`; where the ledger is gone, move away what is there and "
+            "run `valuestream rebuild`; if this ledger is all there is, `valuestream recover --older-ledger` goes on from it.",
         )
     return state
 

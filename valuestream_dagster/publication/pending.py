@@ -27,6 +27,14 @@ def waiting_arrival(feed: Feed, pending: PendingDelivery, *, redo: bool = False)
     return Arrival(stat, b"", manifest, stored, (), known=True)
 
 
+def unknown_arrival(feed: Feed, record: SealRecord) -> Arrival:
+    """A delivery that the store holds and the ledger never heard of: an older ledger was put back (ruling 16)."""
+    pending = PendingDelivery(
+        record.identity.kind, record.identity.key, record.identity.revision, record.digest, record.manifest, record.manifest_sha256
+    )
+    return waiting_arrival(feed, pending)
+
+
 def redone_arrival(feed: Feed, pending: PendingDelivery, lineage: Sequence[SealedFile]) -> Arrival:
     """A published delivery that is to be made again.
 

@@ -28,10 +28,11 @@ from valuestream_dagster.publication.facts import Facts, rows_before
 from valuestream_dagster.publication.locks import run_lock, working
 from valuestream_dagster.publication.means import Means
 from valuestream_dagster.publication.outcomes import ArrivalOutcome
+from valuestream_dagster.publication.owner import require_own
 from valuestream_dagster.publication.pending import waiting_arrival
 from valuestream_dagster.publication.quarantine import keep_evidence
 from valuestream_dagster.publication.record import Recorder
-from valuestream_dagster.publication.recover import settle_interrupted
+from valuestream_dagster.publication.recover import Settled, settle_interrupted
 from valuestream_dagster.publication.run import FeedRun
 from valuestream_dagster.publication.take_in import Intake
 
@@ -76,11 +77,13 @@ class Publisher(Means):
         Needs no run lock: bytes are named by what they are, and what is bound is decided inside the ledger's transaction.
 
         Raises:
+            NotApplied: the store is another ledger's.
             StoreFailure, LedgerFailure: the landing place, the store or the ledger did not answer.
         """
         names = [arrival.manifest.key for arrival in arrivals]
         asked = [text for key in names for text in (key.text, self.feed.sequence.predecessor(key).text)]
         with self.ledger.session() as session:
+            require_own(session, self.store, self.now())
             facts = Facts(session.read.records(self.feed.name, asked), self.epoch_of(session, names), None)
         intake, outcomes = Intake(self, facts), []
         with working(self.locks):
@@ -100,24 +103,25 @@ class Publisher(Means):
                     self.publish_catalogue(session)
         return tuple(outcomes)
 
-    def settle(self) -> None:
+    def settle(self) -> tuple[Settled, ...]:
         """Settle and show what a run that died left; looks at no landing place.
 
         Raises:
             FeedBusy: the run has not died, or another one goes on.
         """
         with run_lock(self.locks, self.feed.name, since=self.now()):
-            self.settle_held()
+            return self.settle_held()
 
-    def settle_held(self) -> None:
+    def settle_held(self) -> tuple[Settled, ...]:
         """The same by who has the run lock already."""
         with self.ledger.session() as session:
-            self._settle(session)
+            return self._settle(session)
 
-    def _settle(self, session: LedgerSession) -> None:
+    def _settle(self, session: LedgerSession) -> tuple[Settled, ...]:
         settled = settle_interrupted(session, self.feed, self.store, self.now)
         if settled or not self._is_shown(session):
             self.publish_catalogue(session)
+        return settled
 
     def _is_shown(self, session: LedgerSession) -> bool:
         """Whether the catalogue shows all that the ledger has to show."""

@@ -171,7 +171,8 @@ class Recorder:
         identity, name = valid.identity, self._feed.name
         history = self._facts.history(identity.kind, identity.key)
         bound = Bound(identity.revision, valid.digest)
-        stored = isinstance(one.arrival.completeness, InStore)
+        # What the ledger knows to wait in the store needs no second event; a restored ledger may not know of it.
+        stored = isinstance(one.arrival.completeness, InStore) and bound in history.bound
         if bound not in history.bound:
             session.write.delivery(
                 name, identity, valid.digest, manifest=one.arrival.stat.path, manifest_sha256=one.arrival.sha256, at=at

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 
 from valuestream_dagster.core.continuity import Mode, SliceState
@@ -19,21 +20,33 @@ from valuestream_dagster.ledger.rows import Publication, SeenObject, SliceEvent
 from valuestream_dagster.stores.local import LocalStore
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A run that died, closed: how many of its deliveries were verified and kept, and why the others are done again."""
+
+    run_id: str
+    holder: str
+    kept: int
+    voided: tuple[str, ...]
+
+
 def settle_interrupted(
     session: LedgerSession, feed: Feed, store: LocalStore, now: Callable[[], datetime]
-) -> tuple[str, ...]:
-    """Close every run of a feed that never ended, keeping what is verified (L14, L15, L19); returns their ids.
+) -> tuple[Settled, ...]:
+    """Close every run of a feed that never ended, keeping what is verified (L14, L15, L19); what was done with each.
 
     Costs nothing where no run is open; otherwise one read of each file that the run recorded.
     """
-    settled: list[str] = []
+    settled: list[Settled] = []
     for run in session.read.open_runs(feed.name):
-        damaged = _damaged(session.read.publications_of_run(run.run_id), feed, store)
+        recorded = session.read.publications_of_run(run.run_id)
+        damaged = _damaged(recorded, feed, store)
         with session.transaction():
             for publication, fault in damaged:
                 _void(session, store, publication, fault, now())
             session.write.run_end(run.run_id, feed.name, "partial", now())
-        settled.append(run.run_id)
+        voided = tuple(f"{feed.name} {publication.key}: {fault}" for publication, fault in damaged)
+        settled.append(Settled(run.run_id, run.holder, len(recorded) - len(damaged), voided))
     return tuple(settled)
 
 

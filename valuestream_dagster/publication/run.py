@@ -43,6 +43,7 @@ from valuestream_dagster.publication.outcomes import (
     RunName,
     in_words,
 )
+from valuestream_dagster.publication.owner import require_own
 from valuestream_dagster.publication.quarantine import keep_evidence
 from valuestream_dagster.publication.record import Recorder
 from valuestream_dagster.publication.take_in import Intake
@@ -210,6 +211,7 @@ class FeedRun:
             self._name.run_id, name, session.read.fence(name) + 1, holder_name(), self._means.now(),
             dagster_run_id=self._dagster_run_id, purpose=self._purpose,
         )  # fmt: skip
+        require_own(session, self._means.store, self._means.now())
         with session.transaction():
             record_feed_version(session, self._feed, self._means.now())
             session.write.run(run, self._feed.computation_hash)

@@ -1,4 +1,4 @@
-"""Vacuum: take away files of the store that nothing needs any more, and say of each why (ruling 15, 16; L21-L23).
+"""Vacuum: take away files of the store that nothing needs any more, and say of each why (rulings 15 and 16; L21, L27).
 
 What may go is decided purely, from the ledger's rows and one listing of the store: superseded publications past their retention,
 files that no row names, sealed inputs of deliveries that readers do not see. Never what readers see or may still be reading, never
@@ -188,7 +188,7 @@ def vacuum(ledger: DuckLedger, store: LocalStore, settings: Settings, now: datet
     """
     with sweeping(settings.ledger.parent / "locks"):
         with ledger.session() as session:
-            names = _names(session, store)
+            names = store_names(session, store)
         stored = tuple(store.files())
         _require_known(unknown_records(stored, names, now))
         sweep = plan_sweep(stored, names, settings.retention, now)
@@ -203,7 +203,7 @@ def vacuum(ledger: DuckLedger, store: LocalStore, settings: Settings, now: datet
         return Sweep(sweep.removals, sweep.kept, done=True)
 
 
-def _names(session: LedgerSession, store: LocalStore) -> StoreNames:
+def store_names(session: LedgerSession, store: LocalStore) -> StoreNames:
     """The ledger's word on every file; of what waits, the store's own records say which bytes it is."""
     read = session.read
     inputs, records = set(read.needed_lineage()), set[str]()

@@ -1,4 +1,4 @@
-"""Verify: every file that readers see is read again and compared with what was recorded when it was published (L7, L17).
+"""Verify: every file that readers see is read again and compared with what was recorded when it was published (L7).
 
 Equal bytes are all there is to ask: rows and embedded provenance were read back when the file was written. A match shows that the
 bytes are those that were recorded, never that the business data is complete. Reads only; many files at a time.

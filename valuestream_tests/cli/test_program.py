@@ -18,7 +18,10 @@ from valuestream_dagster.cli import look, options, output
 from valuestream_dagster.cli.main import cli
 from valuestream_tests.cli.shop import Shop
 
-VERBS = ("check", "pack", "plan", "apply", "status", "explain", "rule", "receipts", "history", "query", "verify", "vacuum", "ui")
+VERBS = (
+    "check", "pack", "plan", "apply", "status", "explain", "rule", "receipts", "history", "query", "recover", "verify", "vacuum",
+    "backup", "restore", "rebuild", "ui",
+)  # fmt: skip
 PROGRAM = [sys.executable, "-c", "from valuestream_dagster.cli.main import main; main()"]
 
 
@@ -67,6 +70,10 @@ def test_every_verb_teaches_with_sentences_and_an_example(verb: str) -> None:
         (["rule", "acme/orders", "2026-09-01", "waive", "--by", "ada", "--why", "so"], 2),
         (["rule", "acme/orders", "2026-09-01", "keep", "--by", " ", "--why", "so"], 2),
         (["rule", "acme/orders", "2026-09-01", "keep"], 2),
+        (["recover"], 0),
+        (["backup"], 0),
+        (["restore", "nowhere"], 2),
+        (["rebuild"], 2),
         (["verify"], 0),
         (["vacuum"], 0),
         (["vacuum", "--yes"], 0),

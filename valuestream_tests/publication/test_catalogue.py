@@ -524,7 +524,7 @@ def test_a_ledger_that_knows_less_than_readers_see_publishes_nothing(shelf: Shel
     shelf.publish()
     with DuckLedger(tmp_path / "fresh.duckdb", now=Clock()).session() as fresh:
         lost = Shelf(tmp_path, fresh)
-        with pytest.raises(LedgerFailure, match=r"the ledger was lost.*Next: put the ledger back"):
+        with pytest.raises(LedgerFailure, match=r"the ledger was lost.*Next: put the newest backup back"):
             lost.publish()
     assert shelf.ask("SELECT id FROM acme.orders") == [(1,)]
 

@@ -46,7 +46,7 @@ class Scene:
         return made
 
     def settle(self, feed: Feed = PERIODS) -> tuple[str, ...]:
-        return settle_interrupted(self.session, feed, self.store, self.book.clock)
+        return tuple(one.run_id for one in settle_interrupted(self.session, feed, self.store, self.book.clock))
 
     def known(self, number: int) -> KeyRecord:
         return self.session.read.records("acme/orders", [str(number)])[str(number)]

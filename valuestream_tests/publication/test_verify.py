@@ -1,4 +1,4 @@
-"""L7, L17: what verify reads again, and what it finds."""
+"""L7: what verify reads again, and what it finds."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from valuestream_dagster.core.continuity import Epoch, Reason, effective_epoch
 from valuestream_dagster.core.decision import Incomplete, Verdict, Wait
 from valuestream_dagster.core.sequence import KeyProblem, SequenceKey
 from valuestream_dagster.errors import FeedBusy, StoreFailure, WrongUse
-from valuestream_dagster.feeds.computation import changed_fields, decisive_text
+from valuestream_dagster.feeds.computation import changed_fields
 from valuestream_dagster.feeds.feed import Feed, shape_json
 from valuestream_dagster.feeds.loading import load_deployment_files
 from valuestream_dagster.feeds.settings import Settings
@@ -415,12 +415,12 @@ class Deployment:
 
 
 def _staleness(session: LedgerSession, feed: Feed) -> Staleness:
-    deliveries = session.read.stale(feed.name, feed.computation_hash)
+    deliveries = session.read.stale(feed.name, feed.computations, feed.work_hash)
     if not deliveries:
         return Staleness()
-    known, now = session.read.computations(feed.name), decisive_text(feed.contract)
-    hashes = dict.fromkeys(one.computation_hash for one in deliveries)
-    fields = [field for before in hashes if before in known for field in changed_fields(known[before], now)]
+    known = session.read.computations(feed.name)
+    steps = dict.fromkeys((one.computation_hash, feed.computation_for(one.key).decisive) for one in deliveries)
+    fields = [field for before, now in steps if before in known for field in changed_fields(known[before], now)]
     return Staleness(deliveries, tuple(dict.fromkeys(fields)))
 
 

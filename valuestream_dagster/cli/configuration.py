@@ -51,7 +51,8 @@ def _condition_findings(folder: Path, environ: Mapping[str, str]) -> Iterator[Co
             feed = parse_feed(path.read_text("utf-8-sig"), file, deployment=folder, environ=environ)
         except (ConfigurationInvalid, OSError, UnicodeDecodeError):
             continue  # told already, with its lines
-        fault = condition_fault(feed.contract)
+        contracts = (*(one.contract for one in feed.older), feed.contract)
+        fault = next((found for one in contracts if (found := condition_fault(one)) is not None), None)
         if fault is not None:
             yield read_yaml_file(path, file, environ).finding(("delete_when",), f"`delete_when` {fault}", _EXAMPLE)
 

@@ -178,14 +178,19 @@ def _causes(error: ValidationError) -> list[ErrorDetails]:
 
 
 def _readable(place: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in place if part != "[key]")
+    return ".".join(str(part) for part in place if not _is_marker(part))
+
+
+def _is_marker(part: int | str) -> bool:
+    """Whether it is a word of the model's own and no place in the text: ``[key]``, or which form of a field was meant."""
+    return isinstance(part, str) and part.startswith("[") and part.endswith("]")
 
 
 def findings_of(error: ValidationError, document: YamlDocument) -> tuple[ConfigurationFinding, ...]:
     """A model's refusal as findings with lines; places that the text itself got wrong are not reported twice."""
     findings = []
     for detail in error.errors(include_url=False):
-        place = tuple(part for part in detail["loc"] if part != "[key]")
+        place = tuple(part for part in detail["loc"] if not _is_marker(part))
         sentence = _kept(detail) or Sentence(detail["msg"])
         if not any(document.is_faulty(place[:length]) for length in range(1, len(place) + 1)):
             findings.append(document.finding(place, sentence.message, sentence.instead))

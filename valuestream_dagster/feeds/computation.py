@@ -8,12 +8,46 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from valuestream_dagster.core.rows import RowContract
+from valuestream_dagster.feeds.versions import Shown
 
 # Raised whenever the same contract would write other rows or other provenance columns than before.
 FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """What makes rows of a delivery.
+
+    Args:
+        contract: how payload becomes rows.
+        hash: digest of all that decides the output.
+        decisive: that all, as canonical JSON.
+    """
+
+    contract: RowContract
+    hash: str
+    decisive: str
+
+
+@dataclass(frozen=True, slots=True)
+class OlderColumns:
+    """The computation of deliveries before a later version of the columns, and how its rows are shown in the newest ones.
+
+    Args:
+        since: ordinal of the first key that it holds for; None from the beginning.
+        contract: how payload becomes rows.
+        hash: its computation hash.
+        shown: how its rows fill each of the newest columns.
+    """
+
+    since: int | None
+    contract: RowContract
+    hash: str
+    shown: tuple[Shown, ...]
 
 
 def computation_hash(contract: RowContract) -> str:

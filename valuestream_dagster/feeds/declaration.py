@@ -12,7 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    Tag,
+    WithJsonSchema,
+)
 
 from valuestream_dagster.core.calendar import LONG_CADENCES, DueOnDay, parse_due
 from valuestream_dagster.core.continuity import Mode
@@ -22,8 +30,6 @@ from valuestream_dagster.feeds.closed_model import ClosedModel, Fault, not_built
 from valuestream_dagster.feeds.column_types import adds_up_exactly
 from valuestream_dagster.feeds.field_values import (
     Character,
-    ColumnName,
-    ColumnType,
     Condition,
     DatasetName,
     DueText,
@@ -38,8 +44,9 @@ from valuestream_dagster.feeds.field_values import (
     TagKey,
     Timezone,
 )
+from valuestream_dagster.feeds.versions import Columns, Version, key_text, version_faults
 
-COLUMNS_LIMIT = 2000
+VERSIONS_LIMIT = 100
 ColumnNames = tuple[str, ...]
 
 
@@ -56,18 +63,11 @@ def _completion(value: Any) -> Any:  # noqa: RET503  `refuse` never returns
     refuse("completion needs a kind", "completion: manifest")
 
 
-def _columns(value: Any) -> Any:
-    if isinstance(value, list):
-        refuse(not_built("columns as dated versions"), "columns: {order_id: BIGINT}")
-    return value
-
-
 def _texts(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
-def _key_text(value: Any) -> Any:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+_PLAIN, _DATED = "[plain]", "[dated]"
 
 
 class SequenceDeclaration(ClosedModel):
@@ -88,7 +88,7 @@ class SequenceDeclaration(ClosedModel):
     continuity: Literal["required", "none"] = Field(
         default="none", description="Whether a key waits for its predecessor."
     )
-    baseline: Annotated[str, BeforeValidator(_key_text), WithJsonSchema({"type": ["string", "integer"]})] | None = (
+    baseline: Annotated[str, BeforeValidator(key_text), WithJsonSchema({"type": ["string", "integer"]})] | None = (
         Field(
             default=None,
             description="From where continuity is judged: a key, `first` (lowest seen) or, in a chain, `full`.",
@@ -250,10 +250,10 @@ class FeedDeclaration(ClosedModel):
     payload: PayloadDeclaration = Field(default=PayloadDeclaration(), description="How data files are read.")
     revision: Literal["manifest"] = Field(default="manifest", description="Where the revision is read.")
     columns: Annotated[
-        dict[ColumnName, ColumnType],
-        BeforeValidator(_columns),
-        Field(min_length=1, max_length=COLUMNS_LIMIT),
-    ] = Field(description="DuckDB type of each column by name.")
+        Annotated[Columns, Tag(_PLAIN)]
+        | Annotated[tuple[Version, ...], Field(min_length=1, max_length=VERSIONS_LIMIT), Tag(_DATED)],
+        Discriminator(lambda value: _DATED if isinstance(value, list | tuple) else _PLAIN),
+    ] = Field(description="DuckDB type of each column by name; or a list of versions, each `since` a key.")
     key: Annotated[ColumnNames, BeforeValidator(_texts)] = Field(default=(), description="Columns that identify a row.")
     delete_when: Condition | None = Field(
         default=None, description="SQL condition for rows of a chain that remove their key."
@@ -267,6 +267,16 @@ class FeedDeclaration(ClosedModel):
         default=PolicyDeclaration(), description="What happens where the rules leave a choice."
     )
 
+    @property
+    def versions(self) -> tuple[Version, ...]:
+        """The columns' versions, the newest last; one where they are not dated."""
+        return (Version(columns=self.columns),) if isinstance(self.columns, dict) else self.columns
+
+    @property
+    def newest_columns(self) -> Mapping[str, str]:
+        """The columns that readers see."""
+        return self.versions[-1].columns
+
     @classmethod
     def stand_ins(cls) -> Mapping[str, object]:
         """Values that break no rule by themselves."""
@@ -276,6 +286,7 @@ class FeedDeclaration(ClosedModel):
         """Rules over the fields together."""
         yield from self._faults_of_mode()
         yield from self._faults_of_columns()
+        yield from version_faults(self.versions, self.sequence.sequence, self.key)
         yield from self._faults_of_expectation()
 
     def _faults_of_mode(self) -> Iterator[Fault]:
@@ -300,28 +311,31 @@ class FeedDeclaration(ClosedModel):
             )  # fmt: skip
 
     def _faults_of_columns(self) -> Iterator[Fault]:
-        spelled: dict[str, str] = {}
-        for name in self.columns:
-            first = spelled.setdefault(name.lower(), name)
-            if first != name:
-                yield Fault(
-                    ("columns", name), f"the columns `{first}` and `{name}` are equal but for case",
-                    "names that differ otherwise", ("columns",),
-                )  # fmt: skip
+        for index, version in enumerate(self.versions):
+            place = ("columns",) if isinstance(self.columns, dict) else ("columns", index, "columns")
+            spelled: dict[str, str] = {}
+            for name in version.columns:
+                first = spelled.setdefault(name.lower(), name)
+                if first != name:
+                    yield Fault(
+                        (*place, name), f"the columns `{first}` and `{name}` are equal but for case",
+                        "names that differ otherwise", ("columns",),
+                    )  # fmt: skip
         yield from self._undeclared(("key",), self.key, "key")
         yield from self._undeclared(("controls", "totals"), self.controls.totals, "controls")
         for index, name in enumerate(self.controls.totals):
-            if name in self.columns and not adds_up_exactly(self.columns[name]):
+            columns = self.newest_columns
+            if name in columns and not adds_up_exactly(columns[name]):
                 yield Fault(
-                    ("controls", "totals", index), f"`{name}` is {self.columns[name]}, which has no exact total",
+                    ("controls", "totals", index), f"`{name}` is {columns[name]}, which has no exact total",
                     "an integer or DECIMAL column", ("controls", "columns"),
                 )  # fmt: skip
 
     def _undeclared(self, place: tuple[str, ...], names: tuple[str, ...], field: str) -> Iterator[Fault]:
         counts = Counter(names)
         for index, name in enumerate(names):
-            if name not in self.columns:
-                near = get_close_matches(name, self.columns, 1, 0.6)
+            if name not in self.newest_columns:
+                near = get_close_matches(name, self.newest_columns, 1, 0.6)
                 yield Fault(
                     (*place, index), f"`{name}` is no declared column", near[0] if near else "a name from `columns`",
                     (field, "columns"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from collections.abc import Iterable
+from collections.abc import Sequence as Sequence_
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,10 +18,12 @@ from valuestream_dagster.core.rows import Column, CsvFormat, RowContract
 from valuestream_dagster.core.sequence import Sequence, SequenceKey
 from valuestream_dagster.errors import Broken
 from valuestream_dagster.feeds.column_types import canonical_type, holds_every
-from valuestream_dagster.feeds.computation import computation_hash
+from valuestream_dagster.feeds.computation import Computation, OlderColumns, computation_hash, decisive_text
 from valuestream_dagster.feeds.declaration import ExpectDeclaration, FeedDeclaration, SequenceDeclaration
+from valuestream_dagster.feeds.versions import Shown, Version, name_in, shown_of
 
-SHAPE_VERSION = 1
+# Version 2 has columns that are dated; a feed without them is written in the form of version 1.
+SHAPE_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +42,7 @@ class Feed:
         include: globs over the path below ``landing``.
         exclude: globs of what is left out all the same.
         rule: the feed's rule of order.
-        contract: how payload becomes rows.
+        contract: how payload becomes rows, of the newest columns where they are dated.
         expectation: until when a key should be here, or None.
         allow_empty: whether a delivery without rows is valid.
         max_shrink: the greatest part of its rows (0 to 1) that a full may lose without being held, or None.
@@ -45,8 +50,10 @@ class Feed:
         recompute: whether published deliveries that an edit made stale are redone at once, or when a person asks.
         paused: no runs while true.
         alerts: notification URLs of this feed alone.
-        computation_hash: digest of all that decides the output.
+        computation_hash: digest of all that decides the output, of the newest columns where they are dated.
         file: the file that declares it, relative to the deployment.
+        older: computations of the versions before the newest columns, oldest first.
+        since: ordinal of the first key of the newest columns; None where they are not dated.
     """
 
     source: str
@@ -70,6 +77,27 @@ class Feed:
     alerts: tuple[str, ...]
     computation_hash: str
     file: str
+    older: tuple[OlderColumns, ...] = ()
+    since: int | None = None
+
+    def computation_for(self, key: SequenceKey) -> Computation:
+        """What makes rows of the deliveries of a key: the newest version of the columns that holds for it (ruling 12)."""
+        if self.since is None or key.ordinal >= self.since:
+            return Computation(self.contract, self.computation_hash, decisive_text(self.contract))
+        held = [one for one in self.older if one.since is None or one.since <= key.ordinal][-1]
+        return Computation(held.contract, held.hash, decisive_text(held.contract))
+
+    @property
+    def computations(self) -> tuple[tuple[int | None, str], ...]:
+        """From which ordinal on each computation hash holds, in order; None from the beginning."""
+        return (*((one.since, one.hash) for one in self.older), (self.since, self.computation_hash))
+
+    @property
+    def work_hash(self) -> str:
+        """Names all computations together: what an unfinished recomputation was made by."""
+        if not self.older:
+            return self.computation_hash
+        return hashlib.sha256(json.dumps(self.computations).encode()).hexdigest()
 
     @property
     def name(self) -> str:
@@ -91,6 +119,13 @@ class Shape:
     mode: Mode
     columns: tuple[Column, ...]
     key: tuple[str, ...]
+    # How rows of older versions of the columns fill the newest, by the computation hash of their files.
+    older: tuple[tuple[str, tuple[Shown, ...]], ...] = ()
+
+    def hides_any(self, published: Iterable[tuple[str, Shape]]) -> str | None:
+        """What rows of any of these shapes would lose, each with its files' computation hash; the versions' own lose nothing."""
+        mapped = {of for of, _ in self.older}
+        return next((fault for of, one in published if of not in mapped and (fault := self.hides_of(one)) is not None), None)
 
     def hides_of(self, published: Shape) -> str | None:
         """What rows of an older shape would lose if they were shown in this one, or None (L5).
@@ -115,7 +150,10 @@ def to_feed(declaration: FeedDeclaration, *, deployment: Path, file: str) -> Fee
         deployment: folder from which a relative landing place is counted.
         file: the name of the declaring file.
     """
-    contract = _contract(declaration)
+    versions = declaration.versions
+    contracts = [_contract(declaration, versions, index) for index in range(len(versions))]
+    since = [_ordinal(declaration.sequence, version.since) for version in versions]
+    contract = contracts[-1]
     return Feed(
         source=declaration.source,
         dataset=declaration.dataset,
@@ -140,13 +178,32 @@ def to_feed(declaration: FeedDeclaration, *, deployment: Path, file: str) -> Fee
         alerts=declaration.alerts,
         computation_hash=computation_hash(contract),
         file=file,
+        older=tuple(
+            OlderColumns(since[index], older, computation_hash(older), shown_of(versions, index))
+            for index, older in enumerate(contracts[:-1])
+        ),
+        since=since[-1],
     )
 
 
-def _contract(declaration: FeedDeclaration) -> RowContract:
+def _ordinal(sequence: SequenceDeclaration, since: str | None) -> int | None:
+    if since is None:
+        return None
+    key = sequence.sequence.parse(since)
+    if not isinstance(key, SequenceKey):
+        raise Broken(f"the key {since!r} was accepted and is none")
+    return key.ordinal
+
+
+def _contract(declaration: FeedDeclaration, versions: Sequence_[Version], index: int) -> RowContract:
+    """How payload of one version of the columns becomes rows; key and totals are declared in the newest names."""
     payload = declaration.payload
+
+    def names(newest: Iterable[str]) -> tuple[str, ...]:
+        return tuple(old for name in newest if (old := name_in(versions, index, name)[0]) is not None)
+
     return RowContract(
-        columns=tuple(Column(name, type_) for name, type_ in declaration.columns.items()),
+        columns=tuple(Column(name, type_) for name, type_ in versions[index].columns.items()),
         csv=CsvFormat(
             delimiter=payload.delimiter,
             quote=payload.quote,
@@ -156,8 +213,8 @@ def _contract(declaration: FeedDeclaration) -> RowContract:
             null=payload.null,
             compression=payload.compression,
         ),
-        key=declaration.key,
-        totals=declaration.controls.totals,
+        key=names(declaration.key),
+        totals=names(declaration.controls.totals),
         delete_when=declaration.delete_when,
     )
 
@@ -200,14 +257,17 @@ def _place(landing: str, deployment: Path) -> str:
 
 def shape_json(feed: Feed) -> str:
     """The feed's shape as canonical JSON, to be kept in the ledger."""
-    shape = {
-        "version": SHAPE_VERSION,
+    shape: dict[str, object] = {
+        "version": 1,
         "source": feed.source,
         "dataset": feed.dataset,
         "mode": feed.mode.value,
         "columns": [[column.name, column.type] for column in feed.contract.columns],
         "key": list(feed.contract.key),
     }
+    if feed.older:
+        older = {one.hash: [[shown.name, shown.old, shown.default] for shown in one.shown] for one in feed.older}
+        shape |= {"version": SHAPE_VERSION, "older": older}
     return json.dumps(shape, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
@@ -219,7 +279,7 @@ def shape_from_json(text: str) -> Shape:
     """
     try:
         raw = json.loads(text)
-        if raw["version"] != SHAPE_VERSION:
+        if raw["version"] not in (1, SHAPE_VERSION):
             raise Broken(f"the ledger holds a feed shape of version {raw['version']}", next_step="upgrade valuestream.")
         return Shape(
             str(raw["source"]),
@@ -227,6 +287,7 @@ def shape_from_json(text: str) -> Shape:
             Mode(raw["mode"]),
             tuple(Column(str(name), str(type_)) for name, type_ in raw["columns"]),
             tuple(str(name) for name in raw["key"]),
+            tuple((str(of), tuple(Shown(*shown) for shown in columns)) for of, columns in raw.get("older", {}).items()),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise Broken(f"a feed shape in the ledger cannot be read: {error}") from error

@@ -26,6 +26,8 @@ from valuestream_dagster.ledger.keeping import LedgerKeeping
 from valuestream_dagster.ledger.reporting import LedgerReports
 from valuestream_dagster.ledger.rows import KeyRecord, OpenRun, PendingDelivery, Publication, RunRow, StaleDelivery
 
+_BEGINNING = -(2**62)
+
 
 class LedgerReader(LedgerReports, LedgerKeeping):
     """All questions: those that decisions rest on, and, by its bases, those that people have and those about files."""
@@ -273,22 +275,36 @@ class LedgerReader(LedgerReports, LedgerKeeping):
 
     # --- recomputing -----------------------------------------------------------------------------------------------
 
-    def stale(self, feed: str, computation_hash: str, *, key: str | None = None, force: bool = False) -> tuple[StaleDelivery, ...]:
+    def stale(
+        self,
+        feed: str,
+        computations: Sequence[tuple[int | None, str]],
+        work_hash: str,
+        *,
+        key: str | None = None,
+        force: bool = False,
+    ) -> tuple[StaleDelivery, ...]:
         """What readers see of a feed that another computation made, in order; what is made again already is not among them.
 
         Retracted revisions have nothing to be made of. Costs one pass over the feed's publications.
 
         Args:
             feed: which feed.
-            computation_hash: of the feed as it is declared now.
+            computations: from which ordinal on each computation hash holds, as the feed is declared now; None from the beginning.
+            work_hash: names all of them together.
             key: only this key.
             force: also what the same computation made, save what an unfinished recomputation has made.
         """
         return tuple(
             StaleDelivery(Kind(row[0]), SequenceKey(row[1], row[2]), row[3], Digest(row[4]), row[5], row[6], row[7])
             for row in self._rows(
-                f"""WITH unfinished AS (
-                      SELECT run_id FROM runs WHERE feed = $feed AND purpose = 'recompute' AND computation_hash = $hash
+                f"""WITH declared AS (SELECT unnest($since) AS since, unnest($hashes) AS hash),
+                    wanted AS (
+                      SELECT ordinal, max_by(hash, since) AS hash
+                      FROM (SELECT DISTINCT ordinal FROM good_publications WHERE feed = $feed) o
+                      JOIN declared d ON d.since <= o.ordinal GROUP BY ordinal),
+                    unfinished AS (
+                      SELECT run_id FROM runs WHERE feed = $feed AND purpose = 'recompute' AND computation_hash = $work
                         AND run_id NOT IN (SELECT run_id FROM run_ends WHERE feed = $feed)),
                     newest AS (
                       SELECT kind, key, max_by(computation_hash, row) AS hash, max_by(run_id, row) AS run_id
@@ -298,14 +314,16 @@ class LedgerReader(LedgerReports, LedgerKeeping):
                       GROUP BY kind, key, revision HAVING arg_max(ruling, rowid) = 'retract')
                     SELECT p.kind, p.key, p.ordinal, p.revision, p.digest, p.publication_id, p.computation_hash,
                            coalesce((SELECT sum(l.bytes) FROM lineage l WHERE l.publication_id = p.publication_id), 0)::BIGINT
-                    FROM good_publications p JOIN newest n USING (kind, key)
+                    FROM good_publications p JOIN newest n USING (kind, key) JOIN wanted w USING (ordinal)
                     WHERE p.feed = $feed AND {VISIBLE} AND ($key IS NULL OR p.key = $key)
                       AND n.run_id NOT IN (FROM unfinished)
-                      AND ($force OR p.computation_hash <> $hash)
+                      AND ($force OR p.computation_hash <> w.hash)
                       AND (p.kind, p.key, p.revision) NOT IN (SELECT (kind, key, revision) FROM retracted)
                     ORDER BY p.ordinal, p.kind DESC""",
                 feed=feed,
-                hash=computation_hash,
+                since=[_BEGINNING if since is None else since for since, _ in computations],
+                hashes=[of for _, of in computations],
+                work=work_hash,
                 key=key,
                 force=force,
             )
@@ -390,17 +408,17 @@ class LedgerReader(LedgerReports, LedgerKeeping):
             )[0][0]
         )
 
-    def published_shapes(self) -> dict[str, tuple[str, ...]]:
-        """For each feed the shapes under which the files that readers see were made."""
-        found: dict[str, list[str]] = defaultdict(list)
-        for feed, shape in self._rows(
-            f"""SELECT feed, shape
+    def published_shapes(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """For each feed the shapes under which the files that readers see were made, each with their computation hash."""
+        found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for feed, of, shape in self._rows(
+            f"""SELECT feed, config_hash, shape
                 FROM (SELECT feed, config_hash, arg_max(shape, rowid) AS shape FROM feed_versions GROUP BY ALL)
                 WHERE (feed, config_hash) IN (SELECT (feed, computation_hash) FROM good_publications
                                               WHERE {VISIBLE} AND publication_id IN (SELECT publication_id FROM files))
                 ORDER BY ALL"""
         ):
-            found[feed].append(shape)
+            found[feed].append((of, shape))
         return {feed: tuple(shapes) for feed, shapes in found.items()}
 
     def has_published(self, feed: str) -> bool:

@@ -18,7 +18,7 @@ from uuid import uuid4
 import duckdb
 
 from valuestream_dagster.errors import LedgerFailure, StoreFailure, WrongUse
-from valuestream_dagster.feeds.computation import decisive_text
+from valuestream_dagster.feeds.computation import computation_hash, decisive_text
 from valuestream_dagster.feeds.feed import Feed, Shape, shape_from_json, shape_json
 from valuestream_dagster.intake.csv_sql import identifier, literal
 from valuestream_dagster.ledger.asking import VISIBLE
@@ -32,7 +32,7 @@ _STORAGE_VERSION = "v1.0.0"
 _NEW = "_valuestream_new"
 
 _VISIBLE = f"""
-    SELECT feed, kind, key, ordinal, revision, epoch, publication_id FROM good_publications WHERE {VISIBLE}"""
+    SELECT feed, kind, key, ordinal, revision, epoch, publication_id, computation_hash FROM good_publications WHERE {VISIBLE}"""
 
 
 def publish_catalogue(
@@ -86,8 +86,10 @@ def record_feed_version(session: LedgerSession, feed: Feed, at: datetime) -> boo
     """
     shape = shape_json(feed)
     known = session.read.feed_shapes().get(feed.name)
-    if feed.computation_hash not in session.read.computations(feed.name):
-        session.write.computation(feed.name, feed.computation_hash, decisive_text(feed.contract), at)
+    recorded = session.read.computations(feed.name)
+    for contract in (*(one.contract for one in feed.older), feed.contract):
+        if (of := computation_hash(contract)) not in recorded:
+            session.write.computation(feed.name, of, decisive_text(contract), at)
     if known == (feed.computation_hash, shape):
         return False
     if known is not None and (mode := shape_from_json(known[1]).mode) is not feed.mode and session.read.has_published(feed.name):
@@ -175,7 +177,9 @@ def _build(
     connection = session.connection
     files = _visible_files(session, store)
     shapes = {feed: [shape_from_json(one) for one in texts] for feed, texts in session.read.recorded_shapes().items()}
-    published = {feed: [shape_from_json(one) for one in texts] for feed, texts in session.read.published_shapes().items()}
+    published = {
+        feed: [(of, shape_from_json(one)) for of, one in made] for feed, made in session.read.published_shapes().items()
+    }
     home = connection.execute("SELECT current_database()").fetchall()[0][0]
     connection.execute(f"ATTACH {literal(str(temporary))} AS {_NEW} (STORAGE_VERSION '{_STORAGE_VERSION}')")
     try:
@@ -197,12 +201,12 @@ def _build(
         connection.execute(f"DETACH {_NEW}")
 
 
-def _shape_shown(feed: str, declared: Sequence[Shape], published: Sequence[Shape]) -> tuple[Shape, str | None]:
+def _shape_shown(feed: str, declared: Sequence[Shape], published: Sequence[tuple[str, Shape]]) -> tuple[Shape, str | None]:
     """The newest declared shape that shows all that is published, or the newest one and why none does (ruling 12, L5).
 
     After an edit readers go on with what they had until the stale files are made again; rows are never rounded, cut or hidden.
     """
-    hidden = {shape: next((fault for one in published if (fault := shape.hides_of(one)) is not None), None) for shape in declared}
+    hidden = {shape: shape.hides_any(published) for shape in declared}
     for shape, fault in hidden.items():
         if fault is None:
             return shape, None
@@ -274,11 +278,11 @@ def _copy_ledger_rows(
 def _visible_files(session: LedgerSession, store: Path) -> dict[str, list[VisibleFile]]:
     """For each feed its visible files, in order."""
     answer: dict[str, list[VisibleFile]] = {}
-    for feed, kind, ordinal, path in session.connection.execute(
-        f"""SELECT v.feed, v.kind, v.ordinal, f.path
+    for feed, kind, ordinal, path, of in session.connection.execute(
+        f"""SELECT v.feed, v.kind, v.ordinal, f.path, v.computation_hash
             FROM ({_VISIBLE}) v JOIN files f USING (publication_id) ORDER BY v.feed, v.ordinal, f.rowid"""
     ).fetchall():
-        answer.setdefault(feed, []).append(VisibleFile(kind, ordinal, str(store / path)))
+        answer.setdefault(feed, []).append(VisibleFile(kind, ordinal, str(store / path), of))
     return answer
 
 

@@ -139,8 +139,8 @@ def compare(feed: Feed, store: LocalStore, first: BoundDelivery, second: BoundDe
             staged.append((record, file if isinstance(file, StagedFile) else None))
         before, after = staged[0][1], staged[1][1]
         if before is not None and after is not None:
-            columns = [column.name for column in feed.contract.columns]
-            difference = differing(before.path, after.path, columns, feed.contract.key)
+            contract = feed.computation_for(first.key).contract
+            difference = differing(before.path, after.path, [column.name for column in contract.columns], contract.key)
     versions = [
         Version(
             one.digest.hex, one.manifest, one.sealed_at, one.digest == applied,
@@ -162,7 +162,7 @@ def _staged(feed: Feed, store: LocalStore, record: SealRecord, folder: Path) -> 
     files = [PayloadFile(path, file.path, file.rows) for file, path in zip(sealed.files, sealed.paths, strict=True)]
     staged = stage(
         files,
-        feed.contract,
+        feed.computation_for(record.identity.key).contract,
         stamp=RowStamp(record.identity.key.text, record.identity.kind.value, record.identity.key.ordinal),
         controls=record.controls,
         provenance={},

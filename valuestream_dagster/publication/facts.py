@@ -141,7 +141,7 @@ def decide_with(feed: Feed, facts: Facts, arrival: Arrival, observation: Observa
         before = history.applied.rows if history.applied is not None else facts.rows_before(observation.identity.key)
         observation = replace(observation, hold=shrink_hold(rows, before, feed.max_shrink))
     decision = decide(feed.rule, observation, history, facts.epoch_ahead, facts.state_of, redo=is_redone(arrival))
-    reusable = history.applied is not None and history.applied.computation_hash == feed.computation_hash
+    reusable = history.applied is not None and history.applied.computation_hash == feed.computation_for(arrival.manifest.key).hash
     # Files made by another computation hold the same bytes' rows in another form (L5).
     return decision if not isinstance(decision, Accept) or reusable else Accept()
 

@@ -116,7 +116,7 @@ class _Work:
         with publisher.ledger.session() as session:
             _void_what_another_declaration_made(publisher, session)
             unfinished = {run.run_id for run in session.read.open_recomputations(feed.name)} - self._own
-            stale = session.read.stale(feed.name, feed.computation_hash, key=self._key, force=self._force)
+            stale = session.read.stale(feed.name, feed.computations, feed.work_hash, key=self._key, force=self._force)
         if unfinished and self._key is not None:  # readers would be switched to half of that work
             raise NotApplied(
                 f"an unfinished recomputation of {feed.name} waits to be gone on with, so {self._key} is not made again alone.",
@@ -178,7 +178,7 @@ def _arrival(feed: Feed, session: LedgerSession, one: StaleDelivery) -> Arrival:
 def _void_what_another_declaration_made(publisher: Publisher, session: LedgerSession) -> None:
     """An unfinished recomputation of another declaration is worth nothing any more, and is ended as failed."""
     feed, now = publisher.feed, publisher.now()
-    others = [run for run in session.read.open_recomputations(feed.name) if run.computation_hash != feed.computation_hash]
+    others = [run for run in session.read.open_recomputations(feed.name) if run.computation_hash != feed.work_hash]
     for run in others:
         with session.transaction():
             for publication in session.read.publications_of_run(run.run_id):

@@ -249,7 +249,7 @@ class Recorder:
             key=identity.key,
             revision=identity.revision,
             digest=valid.digest,
-            computation_hash=self._feed.computation_hash,
+            computation_hash=self._feed.computation_for(identity.key).hash,
             run_id=self._name.run_id,
             rows=measured.rows,
             bytes=sum(file.bytes for file in files),

@@ -163,7 +163,7 @@ class FeedRun:
                 else None
             )
             rows = one.measured.rows if one.measured else 0
-            self._facts.assume(identity, one.observation.digest, self._feed.computation_hash, opens, rows)
+            self._facts.assume(identity, one.observation.digest, self._feed.computation_for(identity.key).hash, opens, rows)
         elif (state := _local_state(one)) is not None:
             self._facts.local.setdefault(one.arrival.manifest.key.text, state)
 
@@ -214,7 +214,7 @@ class FeedRun:
         require_own(session, self._means.store, self._means.now())
         with session.transaction():
             record_feed_version(session, self._feed, self._means.now())
-            session.write.run(run, self._feed.computation_hash)
+            session.write.run(run, self._feed.work_hash)
         self._run = run
 
     def _require_fence(self, session: LedgerSession, run: RunRow) -> None:

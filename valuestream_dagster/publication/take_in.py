@@ -149,14 +149,15 @@ class Intake:
         scratch = self._means.store.path("tmp")
         scratch.mkdir(parents=True, exist_ok=True)
         max_ratio = self._means.settings.limits.max_ratio
+        contract = self._feed.computation_for(manifest.key).contract
         if name is None:
             measured = check_only(
-                files, self._feed.contract, controls=manifest.controls, scratch=scratch, max_ratio=max_ratio
+                files, contract, controls=manifest.controls, scratch=scratch, max_ratio=max_ratio
             )
             return measured if isinstance(measured, RowsRefused) else (None, measured)
         staged = stage(
             files,
-            self._feed.contract,
+            contract,
             stamp=RowStamp(manifest.key.text, manifest.kind.value, manifest.key.ordinal),
             controls=manifest.controls,
             provenance=self._provenance(arrival, sealed.digest, name.run_id),
@@ -188,7 +189,7 @@ class Intake:
             "valuestream.key": manifest.key.text,
             "valuestream.revision": str(manifest.revision),
             "valuestream.digest": digest.hex,
-            "valuestream.computation_hash": self._feed.computation_hash,
+            "valuestream.computation_hash": self._feed.computation_for(manifest.key).hash,
             "valuestream.run": run_id,
             "valuestream.manifest_sha256": arrival.sha256,
             "valuestream.format": str(FORMAT_VERSION),

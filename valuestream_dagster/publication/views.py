@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from valuestream_dagster.core.continuity import Mode
 from valuestream_dagster.core.rows import Column
 from valuestream_dagster.feeds.feed import Shape
+from valuestream_dagster.feeds.versions import Shown
 from valuestream_dagster.intake.csv_sql import identifier, literal
 from valuestream_dagster.ledger.segments import ExportedTable
 
@@ -57,22 +58,22 @@ def raw_rows(table: ExportedTable) -> str:
 
 @dataclass(frozen=True, slots=True)
 class VisibleFile:
-    """A published file that readers see; ``path`` is absolute."""
+    """A published file that readers see; ``path`` is absolute, ``made_by`` its computation hash."""
 
     kind: str
     ordinal: int
     path: str
+    made_by: str = ""
 
 
 def feed_views(feed: str, shape: Shape, files: Sequence[VisibleFile]) -> dict[str, str]:
     """The feed's views by name: its current rows, and all rows with where each is from."""
-    everything = [file.path for file in files]
-    current = _chain(shape, files) if shape.mode is Mode.CHAIN else _rows(shape.columns, everything, provenance=False)
+    current = _chain(shape, files) if shape.mode is Mode.CHAIN else _rows(shape, files, provenance=False)
     return {
         shape.dataset: current,
         f"{shape.dataset}__all": f"""
             SELECT {_names(shape.columns)}, r._key, r._kind, CAST(v.revision AS BIGINT) AS _revision, r._op
-            FROM ({_rows(shape.columns, everything, provenance=True)}) r
+            FROM ({_rows(shape, files, provenance=True)}) r
             JOIN (SELECT kind AS _kind, key AS _key, revision FROM valuestream._visible WHERE feed = {literal(feed)}) v
               USING (_key, _kind)""",
     }
@@ -82,7 +83,7 @@ def refusing_views(shape: Shape, why: str) -> dict[str, str]:
     """The same views for a feed that cannot be shown whole: reading them raises, and says why."""
     condition = f"error({literal(why)}) IS NULL"
     return {
-        name: _rows(shape.columns, [], provenance=provenance, condition=condition)
+        name: _rows(shape, [], provenance=provenance, condition=condition)
         for name, provenance in ((shape.dataset, False), (f"{shape.dataset}__all", True))
     }
 
@@ -90,15 +91,13 @@ def refusing_views(shape: Shape, why: str) -> dict[str, str]:
 def _chain(shape: Shape, files: Sequence[VisibleFile]) -> str:
     """Newest full and the deltas after it: the last word on each key wins, deletes before upserts (ruling 8)."""
     baseline = max((file.ordinal for file in files if file.kind == "full"), default=None)
-    fulls = [file.path for file in files if file.kind == "full" and file.ordinal == baseline]
-    deltas = [
-        file.path for file in files if file.kind == "delta" and (baseline is None or file.ordinal > baseline)
-    ]
-    full_rows = _rows(shape.columns, fulls, provenance=True)
+    fulls = [file for file in files if file.kind == "full" and file.ordinal == baseline]
+    deltas = [file for file in files if file.kind == "delta" and (baseline is None or file.ordinal > baseline)]
+    full_rows = _rows(shape, fulls, provenance=True)
     if not deltas:
         return f"SELECT {_names(shape.columns)} FROM ({full_rows}) WHERE _op <> 'D'"
     keys = ", ".join(identifier(column) for column in shape.key)
-    return f"""WITH changes AS ({_rows(shape.columns, deltas, provenance=True)}),
+    return f"""WITH changes AS ({_rows(shape, deltas, provenance=True)}),
           latest AS (SELECT {keys}, max(_seq) AS _latest FROM changes GROUP BY ALL)
         SELECT {_names(shape.columns)} FROM ({full_rows}) f ANTI JOIN latest USING ({keys}) WHERE f._op <> 'D'
         UNION ALL BY NAME
@@ -106,16 +105,39 @@ def _chain(shape: Shape, files: Sequence[VisibleFile]) -> str:
         WHERE changes._seq = latest._latest AND changes._op <> 'D'"""
 
 
-def _rows(columns: Sequence[Column], paths: Sequence[str], *, provenance: bool, condition: str = "false") -> str:
+def _rows(shape: Shape, files: Sequence[VisibleFile], *, provenance: bool, condition: str = "false") -> str:
     """The rows of some files, cast to the declared columns; no rows where there is no file, or what the condition says."""
     extra = [("_key", "VARCHAR"), ("_kind", "VARCHAR"), ("_seq", "BIGINT"), ("_op", "VARCHAR")] if provenance else []
-    wanted = [(column.name, column.type) for column in columns] + extra
-    if not paths:
+    wanted = [(column.name, column.type) for column in shape.columns] + extra
+    if not files:
         return "SELECT " + ", ".join(f"CAST(NULL AS {kind}) AS {identifier(name)}" for name, kind in wanted) + f" WHERE {condition}"
+    older = dict(shape.older)
+    groups: dict[str | None, list[str]] = {}
+    for file in files:
+        groups.setdefault(file.made_by if file.made_by in older else None, []).append(file.path)
+    return " UNION ALL BY NAME ".join(
+        _of_newest(wanted, paths) if of is None else _of_older(older[of], wanted, paths) for of, paths in groups.items()
+    )
+
+
+def _of_newest(wanted: Sequence[tuple[str, str]], paths: Sequence[str]) -> str:
     casts = ", ".join(f"CAST({identifier(name)} AS {kind}) AS {identifier(name)}" for name, kind in wanted)
     # A column that no file has yet is NULL: the second branch is empty and only adds names.
     names = ", ".join(f"NULL AS {identifier(name)}" for name, _ in wanted)
     return f"SELECT {casts} FROM (FROM {_parquet(paths)} UNION ALL BY NAME SELECT {names} WHERE false)"
+
+
+def _of_older(shown: Sequence[Shown], wanted: Sequence[tuple[str, str]], paths: Sequence[str]) -> str:
+    """Rows of an earlier version of the columns, under the newest names (ruling 12)."""
+    filled = {one.name: _source(one) for one in shown}
+    casts = ", ".join(f"CAST({filled.get(name, identifier(name))} AS {kind}) AS {identifier(name)}" for name, kind in wanted)
+    return f"SELECT {casts} FROM {_parquet(paths)}"
+
+
+def _source(shown: Shown) -> str:
+    if shown.old is not None:
+        return identifier(shown.old)
+    return "NULL" if shown.default is None else literal(shown.default)
 
 
 def _parquet(paths: Sequence[str]) -> str:

@@ -59,7 +59,6 @@ def test_an_unknown_field_names_its_line_and_the_nearest_known_one() -> None:
         ("completion: quiet", "completion: quiet"),
         ("completion: {kind: marker, name: _SUCCESS}", "completion: marker"),
         ("revision: arrival", "revision: arrival"),
-        ("columns: [{since: '2026-01-01', columns: {a: DATE}}]", "columns as dated versions"),
         ("sequence: {kind: linked}", "kind: linked"),
         ("sequence: {kind: label}", "kind: label"),
         ("sequence: {from: name}", "from: name"),

@@ -28,8 +28,8 @@ def test_a_range_killed_in_either_ledger_run_shows_whole_ledger_runs_and_is_neve
     feed = opened.feed("acme/orders")
     first = [str(key) for key in range(1, PER_LEDGER_RUN + 1)]
 
-    # Killed right after the commit of key 200 (the run's own beginning is a commit too) and before its close.
-    assert die_at(world, "committed", 1 + PER_LEDGER_RUN)
+    # Killed right after the commit of key 200 (the ledger's name and the run's beginning are commits too) and before its close.
+    assert die_at(world, "committed", 2 + PER_LEDGER_RUN)
     with opened.ledger.session() as session:
         position = session.read.position(feed.name, required=True)
         assert position is not None and position.text == "200"

@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # Tests and tools see the same thing whatever the shell has set for this project.
 unexport VALUESTREAM_DEPLOYMENT VALUESTREAM_NOW DAGSTER_HOME
 
-.PHONY: help demo test test-thorough lint bench ui clean
+.PHONY: help demo test test-thorough lint rules bench ui clean
 help:
 	@echo "make demo    set up, then the main job on real data: deliveries become partitions"
 	@echo "make ui      the demo's deployment in Dagster's UI (http://127.0.0.1:3000)"
@@ -41,6 +41,9 @@ test: lint
 
 test-thorough: $(VENV)/.ready-dev
 	$(BIN)/pytest --numprocesses auto -m thorough
+
+rules: $(VENV)/.ready-dev
+	$(BIN)/python -m valuestream_tests.rules
 
 bench: $(VENV)/.ready-dev
 	$(BIN)/python -m valuestream_dagster.bench

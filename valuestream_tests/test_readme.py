@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from valuestream_dagster.cli.main import cli
+from valuestream_dagster.core.continuity import Reason
 from valuestream_dagster.core.decision import Verdict
 from valuestream_dagster.core.manifest import Kind, Manifest
 from valuestream_dagster.core.sequence import Cadence, DatedSequence
@@ -20,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 SOURCE = "\n".join(path.read_text("utf-8") for path in (ROOT / "valuestream_dagster").rglob("*.py"))
 YAML_BLOCKS = re.findall(r"```yaml\n(.*?)```", README, flags=re.DOTALL)
-TEN_LINES, ALL_FIELDS, COMPONENT = YAML_BLOCKS
+TEN_LINES, ALL_FIELDS, DATED, COMPONENT = YAML_BLOCKS
 
 
 def test_every_verb_that_readme_names_exists() -> None:
@@ -43,7 +44,7 @@ def test_every_code_that_readme_explains_is_one_that_the_program_gives() -> None
 
 def test_every_verdict_that_can_be_given_is_explained() -> None:
     explained = set(re.findall(r"^\| `([a-z]+)` \|", README, flags=re.MULTILINE))
-    assert {verdict.value for verdict in Verdict} - {"held"} <= explained
+    assert {verdict.value for verdict in Verdict} <= explained
 
 
 def test_the_ten_line_feed_works_as_it_stands(tmp_path: Path) -> None:
@@ -55,6 +56,20 @@ def test_the_feed_with_every_field_works_as_it_stands(tmp_path: Path) -> None:
     feed = parse_feed(ALL_FIELDS, "readme.yaml", deployment=tmp_path, environ={})
     assert feed.rule.required
     assert feed.contract.delete_when
+
+
+def test_the_feed_with_dated_columns_works_as_it_stands(tmp_path: Path) -> None:
+    feed = parse_feed(DATED, "readme.yaml", deployment=tmp_path, environ={})
+    assert len(feed.older) == 1 and len(feed.contract.columns) == 3
+
+
+def test_every_code_of_a_receipt_stands_in_readme() -> None:
+    """Whatever code a verdict can bear is explained: those of findings, of blocks, and of what is nobody's fault."""
+    given = set(re.findall(r"(?:Superseded\([^)]*?|Held\(\s*|Told\(\s*[A-Za-z.]+, )\"([a-z_]+)\"", SOURCE))
+    given |= {reason.value for reason in Reason} | set(re.findall(r'_superseded.*?"([a-z_]+)"', SOURCE))
+    given -= {"accepted", "duplicate", "covered", "failed", "refused", "held", "incomplete"}
+    assert len(given) > 8
+    assert {code for code in given if f"`{code}`" not in README} == set()
 
 
 def test_the_component_is_the_one_that_the_package_exports() -> None:

@@ -136,7 +136,9 @@ class Publisher(Means):
         if not idle:
             return seen
         with self.ledger.session() as session:
-            again = session.read.manifests_of(self.feed.name, idle)
+            # What lies in the store and may go is not asked of the landing place once more.
+            stored = {one.key.text for one in session.read.pending(self.feed.name, idle) if one.stopped is None}
+            again = session.read.manifests_of(self.feed.name, [key for key in idle if key not in stored])
         return self._look_once([path for paths in again.values() for path in paths], self.news) if again else seen
 
     def _look_once(self, again: Iterable[str], news: NewsQuery) -> Look:

@@ -20,6 +20,7 @@ from valuestream_dagster.intake.records import RECORDS, read_record, record_name
 from valuestream_dagster.ledger.duck import DuckLedger, LedgerSession
 from valuestream_dagster.ledger.rows import RemovedFile
 from valuestream_dagster.publication.locks import sweeping
+from valuestream_dagster.publication.owner import MARK
 from valuestream_dagster.publication.quarantine import FOLDER as QUARANTINE
 from valuestream_dagster.stores.local import LocalStore, StoredFile
 
@@ -128,7 +129,7 @@ def plan_sweep(stored: Iterable[StoredFile], names: StoreNames, retention: Reten
             else:
                 tally.keep(file, "being written")
         else:
-            tally.keep(file, "not ours to judge")
+            tally.keep(file, "the store's owner mark" if file.path == MARK else "not ours to judge")
     kept = tuple(Kept(why, files, size) for why, (files, size) in sorted(tally.kept.items()))
     return Sweep(tuple(tally.removals), kept)
 

@@ -35,7 +35,8 @@ def test_a_conflict_is_told_with_both_contents_and_settled_by_the_printed_comman
     assert ruled.exit_code == 0, ruled.output
     assert "run `valuestream apply acme/orders`" in ruled.stdout
 
-    assert conflicting.run("apply").exit_code == 0
+    applied = conflicting.run("apply")
+    assert applied.exit_code == 0 and "1 applied" in applied.stdout and "known already" not in applied.stdout
     assert conflicting.json("query", "SELECT sum(amount) FROM acme.orders")["rows"] == [["6.00"]]
     after = conflicting.run("explain", "acme/orders", "2026-09-01")
     assert after.exit_code == 0 and "ruled by YOU (as claimed)" in after.stdout

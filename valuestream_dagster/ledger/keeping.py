@@ -23,6 +23,15 @@ class LedgerKeeping(Asking):
         rows = self._rows("SELECT ledger_id FROM ledger_identity ORDER BY rowid LIMIT 1")
         return str(rows[0][0]) if rows else None
 
+    def published_keys(self, feed: str) -> tuple[SequenceKey, ...]:
+        """Every key of which readers have something, in order."""
+        return tuple(
+            SequenceKey(row[0], row[1])
+            for row in self._rows(
+                f"SELECT DISTINCT key, ordinal FROM good_publications WHERE feed = $feed AND {VISIBLE} ORDER BY ordinal", feed=feed
+            )
+        )
+
     def visible_files(self, feed: str | None = None) -> tuple[RecordedFile, ...]:
         """The published files that readers see, of one feed or of all."""
         return tuple(

@@ -19,7 +19,7 @@ from valuestream_dagster.orchestration.home import instance_of
 from valuestream_dagster.orchestration.io_manager import on_progress
 from valuestream_dagster.orchestration.names import FEED_TAG, asset_key, partitions_name
 from valuestream_dagster.orchestration.partition_rule import range_tags, ranges, unregistered
-from valuestream_dagster.orchestration.repair import report_missing, unbacked
+from valuestream_dagster.orchestration.repair import report_missing, tell_again, unbacked
 from valuestream_dagster.orchestration.sensors import rejection_events
 from valuestream_dagster.publication.locks import is_busy
 from valuestream_dagster.publication.plan import FeedPlan
@@ -86,14 +86,17 @@ def tell_dagster(opened: Deployment, feed: Feed) -> None:
 
 
 def compare_with_dagster(opened: Deployment, feed: Feed) -> tuple[int, tuple[str, ...]]:
-    """Report what Dagster lacks; how many that were, and which of its materialized partitions the ledger has no publication of."""
+    """Report what Dagster lacks; how many that were, and which of its materialized partitions the ledger has no publication of.
+
+    Asked of Dagster itself, not of what the ledger remembers to have told it: its storage may have been lost, or put back older.
+    """
     publisher = opened.publisher(feed)
     with instance_of(opened) as instance, kept_open():
         reported = 0
         while publisher.unreported(1):
             reported += report_missing(instance, publisher)
         green = instance.get_materialized_partitions(asset_key(feed))
-        return reported, unbacked(publisher, green)
+        return reported + tell_again(instance, publisher, green), unbacked(publisher, green)
 
 
 def _passes(

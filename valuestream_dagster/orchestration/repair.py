@@ -6,14 +6,14 @@ cost is that of what is open, never of history.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import dagster as dg
 
 from valuestream_dagster.ledger.rows import Publication
 from valuestream_dagster.orchestration.event_log import make_durable
 from valuestream_dagster.orchestration.io_manager import materialization
-from valuestream_dagster.orchestration.names import asset_key
+from valuestream_dagster.orchestration.names import asset_key, partitions_name
 from valuestream_dagster.publication.publish import Publisher
 
 EVENTS_AT_ONCE = 200
@@ -47,6 +47,23 @@ def report_missing(instance: dg.DagsterInstance, publisher: Publisher) -> int:
     if events:
         missing_materializations(instance, publisher)
     return len(events)
+
+
+def tell_again(instance: dg.DagsterInstance, publisher: Publisher, materialized: Collection[str]) -> int:
+    """Register the keys that readers have and report those that Dagster does not show as materialized; returns how many."""
+    feed = publisher.feed
+    with publisher.ledger.session() as session:
+        keys = [key.text for key in session.read.published_keys(feed.name)]
+    registered = set(instance.get_dynamic_partitions(partitions_name(feed)))
+    if new := [key for key in keys if key not in registered]:
+        instance.add_dynamic_partitions(partitions_name(feed), new)
+    lacking = [key for key in keys if key not in materialized]
+    for start in range(0, len(lacking), EVENTS_AT_ONCE):
+        with publisher.ledger.session() as session:
+            found = session.read.newest_publications(feed.name, lacking[start : start + EVENTS_AT_ONCE])
+        for publications in found.values():
+            instance.report_runless_asset_event(materialization(feed, publications[-1]))
+    return len(lacking)
 
 
 def unbacked(publisher: Publisher, materialized: Iterable[str]) -> tuple[str, ...]:

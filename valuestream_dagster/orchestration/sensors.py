@@ -177,6 +177,8 @@ def _request_id(plan: FeedPlan, keys: Sequence[SequenceKey]) -> str:
 
 
 def _nothing_to_do(plan: FeedPlan) -> str:
+    if plan.refusals:
+        return f"{plan.feed.name} is refused: {plan.refusals[0].detail}."
     held_up = [planned for planned in plan.slices if not planned.claimable]
     if held_up:
         return f"{plan.feed.name} {held_up[0].key}: {held_up[0].why}."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from valuestream_tests.cli.shop import Shop
@@ -39,3 +41,37 @@ def test_vacuum_rehearses_unless_it_is_told_yes(shop: Shop) -> None:
     assert len(list((shop.path / "state/store/published").rglob("*.parquet"))) == 1
     assert shop.json("query", "SELECT count(*) FROM valuestream.removals")["rows"] == [[1]]
     assert shop.json("query", "FROM acme.orders")["rows"] == [[1, "9.00"]]
+
+
+def test_a_lost_dagster_home_is_told_everything_again_and_nothing_is_applied_twice(shop: Shop) -> None:
+    """Ruling 15: the ledger is the truth; Dagster's log, lost or put back older, is repaired from it."""
+    for day in (1, 2, 3):
+        shop.deliver(f"2026-09-0{day}")
+    assert shop.run("apply").exit_code == 0
+    before = shop.json("query", "SELECT publication_id FROM valuestream.publications ORDER BY 1")["rows"]
+    shutil.rmtree(shop.path / "state/dagster")
+
+    assert "nothing new" in shop.run("apply").stdout
+    told = shop.run("recover")
+    assert told.exit_code == 0 and "Dagster was told of 3 publications that it lacked" in told.stdout, told.output
+    assert "Dagster was told" not in shop.run("recover").stdout
+    assert shop.json("query", "SELECT publication_id FROM valuestream.publications ORDER BY 1")["rows"] == before
+    shop.deliver("2026-09-04")
+    assert shop.run("apply").exit_code == 0
+
+
+def test_a_partition_that_only_dagster_has_is_named(shop: Shop) -> None:
+    """The reverse: an older ledger was put back, and the producer's bytes are gone from the store too."""
+    shop.deliver("2026-09-01")
+    assert shop.run("apply").exit_code == 0
+    assert shop.run("backup", str(shop.path / "copy")).exit_code == 0
+    shop.deliver("2026-09-02")
+    assert shop.run("apply").exit_code == 0
+    for record in (shop.path / "state/store/sealed/deliveries").rglob("2026-09-02*.json"):
+        record.unlink()
+    shutil.rmtree(shop.landing)
+    shop.landing.mkdir()
+    assert shop.run("restore", str(shop.path / "copy")).exit_code == 0
+    told = shop.run("recover")
+    assert told.exit_code == 1
+    assert "acme/orders 2026-09-02: Dagster shows it as materialized, and the ledger has no publication of it" in told.stdout

@@ -1,0 +1,111 @@
+"""What happens to machines: many at once, readers at work meanwhile, a clock that goes back. Real processes, real files."""
+
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from valuestream_dagster.errors import FeedBusy, FenceLost
+from valuestream_tests.world import World
+
+PROCESSES = 8
+ROUNDS = 25
+pytestmark = pytest.mark.slow
+
+
+def _apply_until_done(root: str, wanted: int) -> None:
+    """One of many: apply what there is, as soon as the feed is free, until all is there."""
+    world = World(Path(root))
+    for _ in range(2_000):
+        try:
+            world.apply()
+        except (FeedBusy, FenceLost):
+            continue  # fails fast; whoever has it does the work
+        if len(world.opened.summary(world.opened.feed("acme/orders")).failed) == 0 and len(world.receipts()) >= wanted:
+            return
+    raise AssertionError("never done")
+
+
+def _read(path: str, found: multiprocessing.Queue[str]) -> None:
+    """Attach, ask both views of one picture, let go; until a file says that it is over."""
+    looks = 0
+    while not Path(path).with_name("over").exists():
+        try:
+            with duckdb.connect() as connection:
+                connection.execute(f"ATTACH '{path}' AS c (READ_ONLY)")
+                connection.execute("USE c")
+                pairs = connection.execute(
+                    """SELECT (SELECT max(amount) FROM acme.orders WHERE id = 1),
+                              (SELECT max(amount) FROM acme.orders WHERE id = 2),
+                              (SELECT count(DISTINCT revision) FROM valuestream.publications WHERE visible),
+                              (SELECT count(*) FROM acme.orders), (SELECT count(*) FROM acme.orders__all)"""
+                ).fetchall()
+        except duckdb.Error as error:
+            found.put(f"{type(error).__name__}: {error}")
+            return
+        first, second, revisions, rows, everything = pairs[0]
+        looks += 1
+        if not (first == second and revisions == 1 and rows == everything == 2):
+            found.put(f"an inconsistent picture: {pairs[0]}")
+            return
+    found.put(f"ok {looks}")
+
+
+@pytest.mark.parametrize("keys", [1, PROCESSES])
+def test_eight_processes_race_and_each_key_is_accepted_once(keys: int, tmp_path: Path) -> None:
+    """S14, M18, L12: whoever is second fails fast, nobody starves, nothing is accepted twice."""
+    world = World(tmp_path)
+    for key in range(1, keys + 1):
+        world.producer().deliver(key, [(key, f"{key}.00", "U")])
+    world.settle()
+    spawn = multiprocessing.get_context("spawn")
+    racing = [spawn.Process(target=_apply_until_done, args=(str(tmp_path), keys)) for _ in range(PROCESSES)]
+    for process in racing:
+        process.start()
+    for process in racing:
+        process.join(240)
+        assert process.exitcode == 0
+    assert [verdict for _, _, verdict, _ in world.verdicts()] == ["accepted"] * keys
+    assert world.ledger("SELECT count(*), count(DISTINCT key) FROM publications") == [(keys, keys)]
+    assert world.published() == world.named_files()
+
+
+def test_readers_never_see_an_inconsistent_pair_of_views_while_revisions_are_published(tmp_path: Path) -> None:
+    """S9, L18: both keys of a run, and every view, change together or not at all."""
+    world = World(tmp_path)
+    for key in (1, 2):
+        world.producer().deliver(key, [(key, "1.00", "U")])
+    world.apply()
+    spawn = multiprocessing.get_context("spawn")
+    found: multiprocessing.Queue[str] = spawn.Queue()
+    catalogue = tmp_path / "state/catalog.duckdb"
+    readers = [spawn.Process(target=_read, args=(str(catalogue), found)) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for revision in range(2, ROUNDS + 2):
+        for key in (1, 2):
+            world.producer().deliver(key, [(key, f"{revision}.00", "U")], revision=revision)
+        world.apply()
+    catalogue.with_name("over").touch()
+    told = [found.get(timeout=60) for _ in readers]
+    for reader in readers:
+        reader.join(60)
+    assert all(text.startswith("ok ") and int(text.split()[1]) > 0 for text in told), told
+
+
+def test_a_clock_that_goes_back_changes_no_order(tmp_path: Path) -> None:
+    """M11, M13: the order is that of recording and of revisions; times are only told."""
+    world = World(tmp_path, now="2026-09-10T12:00:00Z")
+    orders = world.producer()
+    orders.deliver(1, [(1, "1.00", "U")])
+    world.apply()
+    world.now = "2020-01-01T00:00:00Z"
+    orders.deliver(1, [(1, "2.00", "U")], revision=2)
+    orders.deliver(2, [(2, "2.00", "U")])
+    world.apply()
+    assert world.amounts() == {1: "2.00", 2: "2.00"} and world.by_key() == {"1": 2, "2": 1}
+    assert [receipt.revision for receipt in world.receipts()] == [1, 2, 1]
+    assert world.status().healthy

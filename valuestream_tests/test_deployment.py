@@ -125,7 +125,7 @@ def test_what_a_dead_run_left_is_shown_by_recover_though_nothing_new_is_here(tmp
     """A kill after the last key's commit: no delivery will come to bring it to light."""
     world = World(tmp_path, CHAIN)
     world.producer().deliver(1, GOOD, kind="full")
-    assert die_at(world, "committed", 2)
+    assert die_at(world, "committed", 3)  # after the ledger's name and the beginning of the run
     opened = world.opened
     feed = opened.feed("acme/orders")
     assert opened.plan(feed).claimable == ()
@@ -147,7 +147,7 @@ def test_what_a_dead_run_closed_and_did_not_show_is_shown_by_recover(tmp_path: P
 def test_a_dead_run_is_recovered_though_the_landing_place_does_not_answer(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.producer().deliver(1, GOOD)
-    assert die_at(world, "committed", 2)
+    assert die_at(world, "committed", 3)  # after the ledger's name and the beginning of the run
     world.landing().rename(tmp_path / "gone")
     world.landing().write_text("no folder")
     opened = world.opened

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Sequence
 
 import dagster as dg
@@ -35,6 +36,9 @@ from valuestream_dagster.orchestration.repair import missing_materializations
 from valuestream_dagster.orchestration.side_jobs import build_recomputing_job, build_sealing_job, waiting_identity
 from valuestream_dagster.publication.locks import is_busy
 from valuestream_dagster.publication.plan import FeedPlan
+
+# Dagster makes a sensor of asset jobs anew when it resolves them, and then warns of a parameter that nobody here has set.
+warnings.filterwarnings("ignore", message="Parameter `owners` of initializer `SensorDefinition", category=dg.BetaWarning)
 
 _UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,

@@ -95,6 +95,17 @@ class Asking:
         rows = self._connection.execute(sql, parameters).fetchall()
         return [tuple(v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for v in row) for row in rows]
 
+    def _ever(self, feed: str) -> frozenset[str]:
+        """Which states beyond success a feed's slices ever had, and ``ruled``: what never was needs no dear question."""
+        return frozenset(
+            row[0]
+            for row in self._rows(
+                """SELECT DISTINCT state FROM slice_events WHERE feed = $feed AND state <> 'succeeded'
+                   UNION ALL SELECT DISTINCT 'ruled' FROM rulings WHERE feed = $feed""",
+                feed=feed,
+            )
+        )
+
     def position(self, feed: str, *, required: bool) -> SequenceKey | None:
         """Last key of the contiguous prefix of succeeded slices, derived (C19); the highest, where gaps are allowed (C23)."""
         rows = self._rows(

@@ -121,24 +121,10 @@ class LedgerReader(LedgerReports, LedgerKeeping):
                 **asked,
             )
         }
-        conflicts: dict[tuple[str, str], list[Bound]] = defaultdict(list)
-        for kind, key, _, revision, digest, _ in self._rows(
-            OPEN_CONFLICTS + " AND e.key IN (SELECT unnest($keys))", **asked
-        ):
-            conflicts[key, kind].append(Bound(revision, Digest(digest)))
-        held: dict[tuple[str, str], list[Bound]] = defaultdict(list)
-        for kind, key, _, revision, digest, _ in self._rows(OPEN_HOLDS + " AND e.key IN (SELECT unnest($keys))", **asked):
-            if (one := Bound(revision, Digest(digest))) not in held[key, kind]:
-                held[key, kind].append(one)
-        rulings: dict[tuple[str, str], list[Ruled]] = defaultdict(list)
-        for key, kind, word, revision, digest, settles in self._rows(
-            """SELECT key, kind, ruling, revision, digest, coalesce(settles, []) FROM rulings
-               WHERE feed = $feed AND key IN (SELECT unnest($keys)) AND kind IS NOT NULL AND revision IS NOT NULL
-               ORDER BY rowid""",
-            **asked,
-        ):
-            chosen = Digest(digest) if digest else None
-            rulings[key, kind].append(Ruled(RulingWord(word), revision, chosen, tuple(Digest(one) for one in settles)))
+        ever = self._ever(feed)
+        conflicts = self._open(OPEN_CONFLICTS, asked) if "conflict" in ever else {}
+        held = self._open(OPEN_HOLDS, asked) if "held" in ever else {}
+        rulings = self._rulings(asked) if "ruled" in ever else {}
         states = self._states(asked, {key for key, _ in conflicts})
         return {
             key: KeyRecord(
@@ -157,6 +143,26 @@ class LedgerReader(LedgerReports, LedgerKeeping):
             )
             for key in asked["keys"]
         }
+
+    def _open(self, sql: str, asked: dict[str, Any]) -> dict[tuple[str, str], list[Bound]]:
+        """What waits for a person, of the asked keys: each content once, in order."""
+        found: dict[tuple[str, str], list[Bound]] = defaultdict(list)
+        for kind, key, _, revision, digest, _ in self._rows(sql + " AND e.key IN (SELECT unnest($keys))", **asked):
+            if (one := Bound(revision, Digest(digest))) not in found[key, kind]:
+                found[key, kind].append(one)
+        return found
+
+    def _rulings(self, asked: dict[str, Any]) -> dict[tuple[str, str], list[Ruled]]:
+        rulings: dict[tuple[str, str], list[Ruled]] = defaultdict(list)
+        for key, kind, word, revision, digest, settles in self._rows(
+            """SELECT key, kind, ruling, revision, digest, coalesce(settles, []) FROM rulings
+               WHERE feed = $feed AND key IN (SELECT unnest($keys)) AND kind IS NOT NULL AND revision IS NOT NULL
+               ORDER BY rowid""",
+            **asked,
+        ):
+            chosen = Digest(digest) if digest else None
+            rulings[key, kind].append(Ruled(RulingWord(word), revision, chosen, tuple(Digest(one) for one in settles)))
+        return rulings
 
     def _states(self, asked: dict[str, Any], in_conflict: set[str]) -> dict[str, tuple[SliceState, str]]:
         """State of each asked key: conflict beats success, success beats a later failure (L25), failure a rejection.
@@ -188,6 +194,8 @@ class LedgerReader(LedgerReports, LedgerKeeping):
 
         Costs one pass over the feed's slice events and a few rows of the rest: only what is open is looked up.
         """
+        if not self._ever(feed) & {"blocked", "ready", "held", "conflict", "interrupted"}:
+            return ()
         asked = None if keys is None else list(keys)
         rows = self._rows(
             f"""WITH pending AS ({PENDING})
@@ -295,6 +303,10 @@ class LedgerReader(LedgerReports, LedgerKeeping):
             key: only this key.
             force: also what the same computation made, save what an unfinished recomputation has made.
         """
+        hashes = [of for _, of in computations]
+        made_by = self._rows("SELECT DISTINCT computation_hash FROM publications WHERE feed = $feed", feed=feed)
+        if not force and len(hashes) == 1 and {row[0] for row in made_by} <= set(hashes):
+            return ()
         return tuple(
             StaleDelivery(Kind(row[0]), SequenceKey(row[1], row[2]), row[3], Digest(row[4]), row[5], row[6], row[7])
             for row in self._rows(
@@ -322,7 +334,7 @@ class LedgerReader(LedgerReports, LedgerKeeping):
                     ORDER BY p.ordinal, p.kind DESC""",
                 feed=feed,
                 since=[_BEGINNING if since is None else since for since, _ in computations],
-                hashes=[of for _, of in computations],
+                hashes=hashes,
                 work=work_hash,
                 key=key,
                 force=force,

@@ -34,10 +34,11 @@ class LedgerReports(Asking):
                WHERE state IN ('failed', 'interrupted') GROUP BY key ORDER BY any_value(ordinal)""",
             feed=feed,
         )
-        conflicts = self._rows(
-            f"SELECT key FROM ({OPEN_CONFLICTS}) GROUP BY key ORDER BY any_value(ordinal)", feed=feed
+        ever = self._ever(feed)
+        conflicts, held = (
+            self._rows(f"SELECT key FROM ({sql}) GROUP BY key ORDER BY any_value(ordinal)", feed=feed) if state in ever else []
+            for state, sql in (("conflict", OPEN_CONFLICTS), ("held", OPEN_HOLDS))
         )
-        held = self._rows(f"SELECT key FROM ({OPEN_HOLDS}) GROUP BY key ORDER BY any_value(ordinal)", feed=feed)
         return FeedSummary(
             applied=int(applied),
             position=self.position(feed, required=required),

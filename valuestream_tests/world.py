@@ -115,6 +115,11 @@ class World:
             asked.execute("DETACH shown")
             asked.close()
 
+    def rows_in(self, view: str) -> list[tuple[Any, ...]]:
+        """All rows of a view, in their order; none where nothing was ever shown."""
+        self.settle()
+        return self.query(f"FROM {view} ORDER BY ALL")
+
     def rows(self, feed: str = "acme/orders") -> list[tuple[int, str]]:
         """The current rows as readers see them: (id, amount as text), in order of id."""
         source, dataset = feed.split("/")

@@ -104,7 +104,8 @@ def _show_applied(done: FeedApplied, output: Output) -> None:
     if not others:  # otherwise the runs failed for the reasons that stand above
         for failure in done.failures:
             output.line(f"  failed: {failure}")
-    if not done.ok and done.standing is not None and not (others or done.error):
+    refused = done.standing is not None and bool(done.standing.refusals)
+    if not done.ok and done.standing is not None and not done.error and (refused or not others):
         for advice in done.standing.advice:
             output.line(f"  {advice.what}{f'; next: {advice.next_step}' if advice.next_step else ''}")
 

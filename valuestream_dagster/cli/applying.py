@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from valuestream_dagster.cli.documents import Document, error_document
 from valuestream_dagster.cli.progress import Progress
-from valuestream_dagster.cli.standing import Standing, standing_of
+from valuestream_dagster.cli.standing import Standing, standing_by, standing_of
 from valuestream_dagster.core.continuity import SliceState
 from valuestream_dagster.core.decision import Verdict
 from valuestream_dagster.deployment import RECEIPTS_SHOWN, Deployment
@@ -108,7 +108,7 @@ def _needs_no_run(opened: Deployment, feed: Feed, only: str | None, done: FeedAp
         return False
     noted, sealed = opened.note(plan).receipts, () if feed.paused else opened.take_in_early(plan)
     if not (noted or sealed):
-        done.standing = Standing(feed, status)  # nothing has changed since that look
+        done.standing = standing_by(feed, status)  # nothing has changed since that look
     return True
 
 
@@ -209,6 +209,7 @@ def applied_document(results: Sequence[FeedApplied]) -> Document:
             for one in results
             if one.recomputed is not None
         ],
+        "refusals": [dict(refusal) for one in results if one.standing for refusal in one.standing.refusals],
         "failures": [{"feed": one.feed.name, "detail": detail} for one in results for detail in one.failures],
         "errors": [error_document(one.feed, one.error) for one in results if one.error is not None],
     }  # fmt: skip

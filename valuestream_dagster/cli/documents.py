@@ -9,6 +9,7 @@ from valuestream_dagster.errors import ValueStreamError
 
 if TYPE_CHECKING:
     from valuestream_dagster.feeds.feed import Feed
+    from valuestream_dagster.intake.grouping import Refusal
     from valuestream_dagster.intake.observe import UnusableArrival
     from valuestream_dagster.ledger.rows import Publication, Receipt, StaleDelivery
     from valuestream_dagster.publication.plan import PlannedSlice
@@ -100,6 +101,18 @@ def refusal_document(feed: Feed, error: ValueStreamError) -> Document:
         "expected_pattern": None,
         "detail": error.message,
         "next": error.next_step,
+    }
+
+
+def name_refusal_document(feed: Feed, refusal: Refusal) -> Document:
+    """A name, or two, at the landing place that refuse the feed's plan."""
+    return {
+        "feed": feed.name,
+        "code": refusal.code,
+        "uri": refusal.path,
+        "expected_pattern": refusal.expected_pattern,
+        "detail": refusal.detail,
+        "next": refusal.next_step,
     }
 
 

@@ -70,7 +70,13 @@ def plan(feed: str | None, deployment: Path, output: Output) -> int:
 
     Nothing is written. Exit code 1 if something is blocked or wrong.
     """
-    from valuestream_dagster.cli.documents import refusal_document, slice_document, stale_document, unusable_document
+    from valuestream_dagster.cli.documents import (
+        name_refusal_document,
+        refusal_document,
+        slice_document,
+        stale_document,
+        unusable_document,
+    )
     from valuestream_dagster.errors import StoreFailure
 
     opened, feeds = selected_at(deployment, feed)
@@ -78,7 +84,9 @@ def plan(feed: str | None, deployment: Path, output: Output) -> int:
     refusals: list[dict[str, object]] = []
     for one in feeds:
         try:
-            plans.append(opened.plan(one))
+            planned = opened.plan(one)
+            plans.append(planned)
+            refusals += [name_refusal_document(one, refusal) for refusal in planned.refusals]
         except StoreFailure as error:
             refusals.append(refusal_document(one, error))
     slices = [planned for each in plans for planned in each.slices]

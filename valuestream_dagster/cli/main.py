@@ -13,6 +13,7 @@ from valuestream_dagster.cli import act, keep, look, recovery, settle
 from valuestream_dagster.cli.options import program_deployment
 from valuestream_dagster.cli.output import report_exception, report_interrupt
 from valuestream_dagster.cli.pack import pack
+from valuestream_dagster.cli.probe import probe
 
 BROKEN_PIPE = 141  # as the shell reports a program that died of SIGPIPE
 
@@ -90,6 +91,7 @@ def cli(deployment: object) -> None:
 
 _VERBS = (
     look.check,
+    probe,
     pack,
     look.plan,
     act.apply,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from valuestream_dagster.cli.documents import Document, refusal_document
+from valuestream_dagster.cli.documents import Document, name_refusal_document, refusal_document
 from valuestream_dagster.cli.words import Advice, advice, expected, there
 from valuestream_dagster.deployment import Deployment
 from valuestream_dagster.errors import StoreFailure
@@ -46,9 +46,14 @@ class Standing:
         return "healthy" if self.status.healthy else "refused"
 
 
+def standing_by(feed: Feed, status: FeedStatus) -> Standing:
+    """A feed's standing by a status that is known already."""
+    return Standing(feed, status, tuple(name_refusal_document(feed, refusal) for refusal in status.refusals))
+
+
 def standing_of(opened: Deployment, feed: Feed) -> Standing:
     """How a feed stands now; a landing place that does not answer refuses this feed and no other."""
     try:
-        return Standing(feed, opened.status(feed))
+        return standing_by(feed, opened.status(feed))
     except StoreFailure as error:
         return Standing(feed, refused_status(feed, opened.summary(feed)), (refusal_document(feed, error),))

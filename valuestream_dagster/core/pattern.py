@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 
 from valuestream_dagster.core.manifest import Kind, path_fault
 from valuestream_dagster.core.pattern_text import (
@@ -27,6 +28,10 @@ from valuestream_dagster.core.pattern_text import (
     pieces_of,
 )
 from valuestream_dagster.core.sequence import Cadence, DatedSequence, IntegerSequence, KeyProblem, Sequence, SequenceKey
+
+# A look reads every name of a feed without manifests, and most looks find the names of the look before.
+NAMES_REMEMBERED = 32_768
+PATTERNS_REMEMBERED = 256
 
 _ROLE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 
@@ -63,9 +68,9 @@ class NameProblem:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NamePattern:
-    """A compiled pattern.
+    """A compiled pattern; the same text is one object, so that a name is read once however often it is listed.
 
     Args:
         text: as it is declared.
@@ -87,6 +92,9 @@ class NamePattern:
         Args:
             path: with forward slashes; NFC and NFD spellings are one name (ruling 14).
         """
+        return _read(self, path)
+
+    def _read(self, path: str) -> Named | NameProblem:
         if (unsafe := path_fault(path)) is not None:
             return self._problem("pattern_mismatch", f"the name cannot be used: {unsafe}")
         name = unicodedata.normalize("NFC", path)
@@ -153,6 +161,12 @@ class NamePattern:
                 return _period(cadence, fields)
 
 
+@lru_cache(NAMES_REMEMBERED)
+def _read(pattern: NamePattern, path: str) -> Named | NameProblem:
+    return pattern._read(path)  # noqa: SLF001 - the memory beside the method
+
+
+@lru_cache(PATTERNS_REMEMBERED)
 def compile_pattern(text: str, sequence: Sequence) -> NamePattern | PatternFault:
     """The pattern that a text states, or why it is none.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
@@ -34,6 +34,21 @@ class CsvFormat:
 
 
 @dataclass(frozen=True, slots=True)
+class Transform:
+    """What makes published rows of delivered ones.
+
+    Args:
+        name: as the feed file names it: a SQL file, or ``package.module:function``.
+        text: the SQL, or the source of the function's module: what decides the output.
+        is_sql: which of the two.
+    """
+
+    name: str
+    text: str
+    is_sql: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RowContract:
     """All that decides how payload becomes rows.
 
@@ -43,6 +58,8 @@ class RowContract:
         key: columns that are unique and never NULL within one delivery; empty for no check.
         totals: columns whose exact sum is computed (and compared where declared).
         delete_when: SQL condition over declared columns; rows that meet it are published as ``_op = 'D'``.
+        transform: what makes these columns of the delivered ones; None where they are the same.
+        delivered: the columns of the payload, where a transform makes others of them.
     """
 
     columns: tuple[Column, ...]
@@ -50,6 +67,15 @@ class RowContract:
     key: tuple[str, ...] = ()
     totals: tuple[str, ...] = ()
     delete_when: str | None = None
+    transform: Transform | None = None
+    delivered: tuple[Column, ...] = ()
+
+    @property
+    def as_delivered(self) -> RowContract:
+        """How the payload itself is read: what a transform makes of it, and of its key, comes after (counts and totals do not)."""
+        if self.transform is None:
+            return self
+        return replace(self, columns=self.delivered or self.columns, key=(), delete_when=None, transform=None, delivered=())
 
 
 @dataclass(frozen=True, slots=True)

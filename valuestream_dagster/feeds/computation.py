@@ -16,6 +16,7 @@ from valuestream_dagster.feeds.versions import Shown
 
 # Raised whenever the same contract would write other rows or other provenance columns than before.
 FORMAT_VERSION = 1
+_VALUE_LENGTH = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def decisive_text(contract: RowContract) -> str:
     """
     csv = contract.csv
     columns = [[column.name, column.type] for column in contract.columns]
-    decisive = {
+    decisive: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "columns": sorted(columns) if csv.header else columns,
         "payload": {
@@ -79,6 +80,10 @@ def decisive_text(contract: RowContract) -> str:
         "key": sorted(contract.key),
         "delete_when": contract.delete_when,
     }
+    if contract.transform is not None:
+        delivered = [[column.name, column.type] for column in contract.delivered]
+        decisive["payload"] |= {"columns": sorted(delivered) if csv.header else delivered}
+        decisive["transform"] = {"name": contract.transform.name, "text": contract.transform.text}
     return json.dumps(decisive, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
@@ -104,4 +109,5 @@ def _flat(decisive: dict[str, Any]) -> dict[str, Any]:
 
 
 def _value(value: Any) -> str:
-    return "nothing" if value is None else value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+    text = "nothing" if value is None else value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _VALUE_LENGTH else f"{text[:_VALUE_LENGTH]}..."

@@ -25,8 +25,9 @@ from pydantic import (
 from valuestream_dagster.core.calendar import LONG_CADENCES, DueOnDay, parse_due
 from valuestream_dagster.core.continuity import Mode
 from valuestream_dagster.core.manifest import Kind
+from valuestream_dagster.core.pattern import NamePattern
 from valuestream_dagster.core.sequence import Cadence, DatedSequence, IntegerSequence, KeyProblem, Sequence
-from valuestream_dagster.feeds.closed_model import ClosedModel, Fault, not_built, refuse
+from valuestream_dagster.feeds.closed_model import ClosedModel, Fault
 from valuestream_dagster.feeds.column_types import adds_up_exactly
 from valuestream_dagster.feeds.field_values import (
     Character,
@@ -44,23 +45,18 @@ from valuestream_dagster.feeds.field_values import (
     TagKey,
     Timezone,
 )
+from valuestream_dagster.feeds.naming import (
+    EVERY_FILE,
+    QUIET_SECONDS,
+    Completion,
+    naming_faults,
+    pattern_faults,
+    pattern_of,
+)
 from valuestream_dagster.feeds.versions import Columns, Version, key_text, version_faults
 
 VERSIONS_LIMIT = 100
 ColumnNames = tuple[str, ...]
-
-
-def _completion(value: Any) -> Any:  # noqa: RET503  `refuse` never returns
-    """``{kind: manifest}`` is the word ``manifest``; every other protocol waits for its issue."""
-    if not isinstance(value, Mapping):
-        return value
-    if isinstance(kind := value.get("kind"), str):
-        if kind in FeedDeclaration.not_built_values["completion"]:
-            refuse(not_built(f"completion: {kind}"), "completion: manifest")
-        if set(value) > {"kind"}:
-            refuse("completion by manifest has no options", "completion: manifest")
-        return kind
-    refuse("completion needs a kind", "completion: manifest")
 
 
 def _texts(value: Any) -> Any:
@@ -74,12 +70,9 @@ class SequenceDeclaration(ClosedModel):
     """How the feed's keys are named and ordered, and whether none may be missing."""
 
     not_built_fields: ClassVar[frozenset[str]] = frozenset(
-        {"anchor", "calendar", "pattern", "series", "predecessor_from", "window", "upstream"}
+        {"anchor", "calendar", "series", "predecessor_from", "window", "upstream"}
     )
-    not_built_values: ClassVar[Mapping[str, frozenset[str]]] = {
-        "kind": frozenset({"linked", "label"}),
-        "from": frozenset({"name"}),
-    }
+    not_built_values: ClassVar[Mapping[str, frozenset[str]]] = {"kind": frozenset({"linked", "label"})}
 
     kind: Literal["date", "integer"] = Field(default="date", description="Keys are dates (periods) or integers.")
     cadence: Cadence | None = Field(default=None, description="How often a dated feed has a key (daily).")
@@ -94,12 +87,22 @@ class SequenceDeclaration(ClosedModel):
             description="From where continuity is judged: a key, `first` (lowest seen) or, in a chain, `full`.",
         )
     )
-    key_from: Literal["manifest"] = Field(default="manifest", alias="from", description="Where the key is read.")
+    key_from: Literal["manifest", "name"] | None = Field(
+        default=None, alias="from", description="Where the key is read: `manifest` (where there is one), or `name` by `pattern`."
+    )
+    pattern: str | None = Field(
+        default=None, description="What names say, over the path below `landing`: e.g. orders-{date:YYYYMMDD}-r{revision}.csv."
+    )
 
     @property
     def sequence(self) -> Sequence:
         """The order of the keys."""
         return IntegerSequence(self.step) if self.kind == "integer" else DatedSequence(self.cadence or Cadence.DAILY)
+
+    @property
+    def names(self) -> NamePattern | None:
+        """The compiled pattern, where there is a usable one."""
+        return pattern_of(self.pattern, self.sequence)
 
     def faults(self) -> Iterator[Fault]:
         """Rules over the fields together."""
@@ -125,6 +128,7 @@ class SequenceDeclaration(ClosedModel):
                     f"{key.expected}, first or full",
                     ("baseline", "kind", "cadence"),
                 )
+        yield from pattern_faults(self.pattern, self.sequence, from_name=self.key_from == "name")
 
 
 class ExpectDeclaration(ClosedModel):
@@ -156,6 +160,9 @@ class PayloadDeclaration(ClosedModel):
     escape: OptionalCharacter = Field(default='"', description="Character before a quote.")
     header: StrictBool = Field(default=True, description="Whether the first line names the columns.")
     encoding: Encoding = Field(default="utf-8", description="utf-8, latin-1 or utf-16.")
+    columns: Columns | None = Field(
+        default=None, description="The columns of the files, where a `transform` makes others of them."
+    )
     null: Annotated[
         tuple[NullText, ...],
         BeforeValidator(_texts),
@@ -205,14 +212,13 @@ class FeedDeclaration(ClosedModel):
     """One feed: who delivers what, where it lands, how it is ordered, read and checked."""
 
     not_built_fields: ClassVar[frozenset[str]] = frozenset(
-        {"retired", "formerly", "after", "ack", "transform", "destinations"}
+        {"retired", "formerly", "after", "ack", "destinations"}
     )
     not_built_values: ClassVar[Mapping[str, frozenset[str]]] = {
         "manifest": frozenset(
-            ("bagit", "frictionless", "redshift", "s3_inventory", "checksums", "osm_state", "cur", "none")
+            ("bagit", "frictionless", "redshift", "s3_inventory", "checksums", "osm_state", "cur")
         ),
-        "completion": frozenset(("marker", "sidecar", "archive", "parts", "state", "trailer", "quiet")),
-        "revision": frozenset({"name", "arrival"}),
+        "revision": frozenset({"arrival"}),
     }
 
     source: SourceName = Field(description="Who delivers.")
@@ -229,26 +235,24 @@ class FeedDeclaration(ClosedModel):
         description="Folder (relative to the deployment) or s3://bucket/prefix where deliveries arrive."
     )
     include: Annotated[Globs, Field(min_length=1)] = Field(
-        default=("**/*.manifest.json",), description="Globs below `landing` for manifests; `**/` for any depth."
+        default=("**/*.manifest.json",),
+        description="Globs below `landing` for manifests (every file where there are none); `**/` for any depth.",
     )
     exclude: Globs = Field(default=(), description="Globs below `landing` for what is left out all the same.")
-    manifest: Literal["native"] = Field(default="native", description="Format of the manifests.")
-    completion: Annotated[
-        Literal["manifest"],
-        BeforeValidator(_completion),
-        WithJsonSchema(
-            {
-                "anyOf": [
-                    {"const": "manifest"},
-                    {"type": "object", "properties": {"kind": {"const": "manifest"}}, "additionalProperties": False},
-                ]
-            }
-        ),
-    ] = Field(default="manifest", description="The agreed sign that a delivery is whole.")
+    manifest: Literal["native", "none"] = Field(
+        default="native", description="Format of the manifests, or `none`: files are grouped by their names."
+    )
+    completion: Completion | None = Field(
+        default=None,
+        description="The agreed sign that a delivery is whole: `manifest`; without one `parts` or `quiet`, by the pattern.",
+    )
     sequence: SequenceDeclaration = Field(default=SequenceDeclaration(), description="Keys, their order, continuity.")
     expect: ExpectDeclaration | None = Field(default=None, description="Until when a key should be here.")
     payload: PayloadDeclaration = Field(default=PayloadDeclaration(), description="How data files are read.")
-    revision: Literal["manifest"] = Field(default="manifest", description="Where the revision is read.")
+    revision: Literal["manifest", "name"] | None = Field(
+        default=None,
+        description="Where the revision is read: `manifest`, or `name` by {revision} in the pattern; 1 where none says.",
+    )
     columns: Annotated[
         Annotated[Columns, Tag(_PLAIN)]
         | Annotated[tuple[Version, ...], Field(min_length=1, max_length=VERSIONS_LIMIT), Tag(_DATED)],
@@ -257,6 +261,10 @@ class FeedDeclaration(ClosedModel):
     key: Annotated[ColumnNames, BeforeValidator(_texts)] = Field(default=(), description="Columns that identify a row.")
     delete_when: Condition | None = Field(
         default=None, description="SQL condition for rows of a chain that remove their key."
+    )
+    transform: str | None = Field(
+        default=None,
+        description="SQL file of the deployment (`SELECT ... FROM delivery`), or `package.module:function` on a DuckDB relation.",
     )
     paused: StrictBool = Field(default=False, description="No runs while true.")
     alerts: NotificationUrls = Field(
@@ -277,6 +285,25 @@ class FeedDeclaration(ClosedModel):
         """The columns that readers see."""
         return self.versions[-1].columns
 
+    @property
+    def without_manifest(self) -> bool:
+        """Whether only names say which delivery a file belongs to."""
+        return self.manifest == "none"
+
+    @property
+    def selected(self) -> Globs:
+        """The globs that hold: without manifests every file is one to be grouped, unless `include` says otherwise."""
+        return EVERY_FILE if self.without_manifest and "include" not in self.model_fields_set else self.include
+
+    @property
+    def quiet_seconds(self) -> int | None:
+        """For how long files without a manifest must rest; None where a manifest or the parts say when they are whole."""
+        names = self.sequence.names
+        by_parts = names is not None and names.asks("parts")
+        if not self.without_manifest or by_parts:
+            return None
+        return (self.completion.seconds if self.completion else None) or QUIET_SECONDS
+
     @classmethod
     def stand_ins(cls) -> Mapping[str, object]:
         """Values that break no rule by themselves."""
@@ -288,6 +315,33 @@ class FeedDeclaration(ClosedModel):
         yield from self._faults_of_columns()
         yield from version_faults(self.versions, self.sequence.sequence, self.key)
         yield from self._faults_of_expectation()
+        yield from self._faults_of_transform()
+        yield from naming_faults(
+            without_manifest=self.without_manifest,
+            pattern=self.sequence.names,
+            pattern_given=self.sequence.pattern is not None,
+            key_from=self.sequence.key_from,
+            revision=self.revision,
+            completion=self.completion,
+        )
+
+    def _faults_of_transform(self) -> Iterator[Fault]:
+        if self.transform is None:
+            if self.payload.columns is not None:
+                yield Fault(
+                    ("payload", "columns"), "files have other columns than are published only where a transform makes them",
+                    "transform: transforms/NAME.sql, or no `payload.columns`", ("payload", "transform"),
+                )  # fmt: skip
+        elif len(self.versions) > 1:
+            yield Fault(
+                ("transform",), "a transform beside dated columns is not built in this version",
+                "columns without dates, or no transform", ("transform", "columns"),
+            )  # fmt: skip
+
+    @property
+    def delivered_columns(self) -> Mapping[str, str]:
+        """The columns of the files."""
+        return self.payload.columns or self.newest_columns
 
     def _faults_of_mode(self) -> Iterator[Fault]:
         if self.mode is Mode.CHAIN:
@@ -321,21 +375,23 @@ class FeedDeclaration(ClosedModel):
                         (*place, name), f"the columns `{first}` and `{name}` are equal but for case",
                         "names that differ otherwise", ("columns",),
                     )  # fmt: skip
-        yield from self._undeclared(("key",), self.key, "key")
-        yield from self._undeclared(("controls", "totals"), self.controls.totals, "controls")
+        yield from self._undeclared(("key",), self.key, "key", self.newest_columns)
+        yield from self._undeclared(("controls", "totals"), self.controls.totals, "controls", self.delivered_columns)
         for index, name in enumerate(self.controls.totals):
-            columns = self.newest_columns
+            columns = self.delivered_columns
             if name in columns and not adds_up_exactly(columns[name]):
                 yield Fault(
                     ("controls", "totals", index), f"`{name}` is {columns[name]}, which has no exact total",
                     "an integer or DECIMAL column", ("controls", "columns"),
                 )  # fmt: skip
 
-    def _undeclared(self, place: tuple[str, ...], names: tuple[str, ...], field: str) -> Iterator[Fault]:
+    def _undeclared(
+        self, place: tuple[str, ...], names: tuple[str, ...], field: str, columns: Mapping[str, str]
+    ) -> Iterator[Fault]:
         counts = Counter(names)
         for index, name in enumerate(names):
-            if name not in self.newest_columns:
-                near = get_close_matches(name, self.newest_columns, 1, 0.6)
+            if name not in columns:
+                near = get_close_matches(name, columns, 1, 0.6)
                 yield Fault(
                     (*place, index), f"`{name}` is no declared column", near[0] if near else "a name from `columns`",
                     (field, "columns"),

@@ -14,12 +14,14 @@ from typing import Literal
 from valuestream_dagster.core.calendar import Expectation, parse_due
 from valuestream_dagster.core.continuity import Baseline, Mode, PredecessorRule
 from valuestream_dagster.core.manifest import Kind
-from valuestream_dagster.core.rows import Column, CsvFormat, RowContract
+from valuestream_dagster.core.pattern import NamePattern
+from valuestream_dagster.core.rows import Column, CsvFormat, RowContract, Transform
 from valuestream_dagster.core.sequence import Sequence, SequenceKey
 from valuestream_dagster.errors import Broken
 from valuestream_dagster.feeds.column_types import canonical_type, holds_every
 from valuestream_dagster.feeds.computation import Computation, OlderColumns, computation_hash, decisive_text
 from valuestream_dagster.feeds.declaration import ExpectDeclaration, FeedDeclaration, SequenceDeclaration
+from valuestream_dagster.feeds.transforms import load_transform
 from valuestream_dagster.feeds.versions import Shown, Version, name_in, shown_of
 
 # Version 2 has columns that are dated; a feed without them is written in the form of version 1.
@@ -54,6 +56,9 @@ class Feed:
         file: the file that declares it, relative to the deployment.
         older: computations of the versions before the newest columns, oldest first.
         since: ordinal of the first key of the newest columns; None where they are not dated.
+        without_manifest: files are grouped into deliveries by what their names say.
+        pattern: what the names of manifests, or of files without them, say; None where nothing is read from names.
+        quiet_seconds: for how long files without a manifest must rest; None where a manifest or the parts complete a delivery.
     """
 
     source: str
@@ -79,6 +84,9 @@ class Feed:
     file: str
     older: tuple[OlderColumns, ...] = ()
     since: int | None = None
+    without_manifest: bool = False
+    pattern: NamePattern | None = None
+    quiet_seconds: int | None = None
 
     def computation_for(self, key: SequenceKey) -> Computation:
         """What makes rows of the deliveries of a key: the newest version of the columns that holds for it (ruling 12)."""
@@ -149,9 +157,13 @@ def to_feed(declaration: FeedDeclaration, *, deployment: Path, file: str) -> Fee
         declaration: as the model accepted it.
         deployment: folder from which a relative landing place is counted.
         file: the name of the declaring file.
+
+    Raises:
+        TransformUnusable: what it declares as its transform cannot be one.
     """
     versions = declaration.versions
-    contracts = [_contract(declaration, versions, index) for index in range(len(versions))]
+    transform = load_transform(declaration.transform, deployment) if declaration.transform is not None else None
+    contracts = [_contract(declaration, versions, index, transform) for index in range(len(versions))]
     since = [_ordinal(declaration.sequence, version.since) for version in versions]
     contract = contracts[-1]
     return Feed(
@@ -163,7 +175,7 @@ def to_feed(declaration: FeedDeclaration, *, deployment: Path, file: str) -> Fee
         mode=declaration.mode,
         default_kind=declaration.kind,
         landing=_place(declaration.landing, deployment),
-        include=declaration.include,
+        include=declaration.selected,
         exclude=declaration.exclude,
         rule=_rule(
             declaration.sequence, declaration.mode, conflict_stops=declaration.policy.conflict == "stop"
@@ -183,6 +195,9 @@ def to_feed(declaration: FeedDeclaration, *, deployment: Path, file: str) -> Fee
             for index, older in enumerate(contracts[:-1])
         ),
         since=since[-1],
+        without_manifest=declaration.without_manifest,
+        pattern=declaration.sequence.names,
+        quiet_seconds=declaration.quiet_seconds,
     )
 
 
@@ -195,7 +210,9 @@ def _ordinal(sequence: SequenceDeclaration, since: str | None) -> int | None:
     return key.ordinal
 
 
-def _contract(declaration: FeedDeclaration, versions: Sequence_[Version], index: int) -> RowContract:
+def _contract(
+    declaration: FeedDeclaration, versions: Sequence_[Version], index: int, transform: Transform | None
+) -> RowContract:
     """How payload of one version of the columns becomes rows; key and totals are declared in the newest names."""
     payload = declaration.payload
 
@@ -214,9 +231,15 @@ def _contract(declaration: FeedDeclaration, versions: Sequence_[Version], index:
             compression=payload.compression,
         ),
         key=names(declaration.key),
-        totals=names(declaration.controls.totals),
+        totals=declaration.controls.totals if transform is not None else names(declaration.controls.totals),
         delete_when=declaration.delete_when,
+        transform=transform,
+        delivered=_delivered(declaration) if transform is not None else (),
     )
+
+
+def _delivered(declaration: FeedDeclaration) -> tuple[Column, ...]:
+    return tuple(Column(name, type_) for name, type_ in declaration.delivered_columns.items())
 
 
 def _rule(declared: SequenceDeclaration, mode: Mode, *, conflict_stops: bool) -> PredecessorRule:

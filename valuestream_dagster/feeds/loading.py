@@ -14,6 +14,7 @@ from valuestream_dagster.feeds.closed_model import ClosedModel, findings_of
 from valuestream_dagster.feeds.declaration import FeedDeclaration
 from valuestream_dagster.feeds.feed import Feed, to_feed
 from valuestream_dagster.feeds.settings import Settings, SettingsDeclaration, to_settings
+from valuestream_dagster.feeds.transforms import TransformUnusable
 from valuestream_dagster.feeds.yaml_source import YamlDocument, read_yaml, read_yaml_file
 
 SETTINGS_FILE = "valuestream.yaml"
@@ -50,8 +51,7 @@ def load_deployment_files(folder: Path, environ: Mapping[str, str]) -> tuple[Set
     for path in _feed_files(root, findings):
         document = read_yaml_file(path, f"{FEEDS_FOLDER}/{path.name}", environ)
         declaration = _validated(FeedDeclaration, document, findings)
-        if declaration is not None:
-            feed = to_feed(declaration, deployment=root, file=document.file)
+        if declaration is not None and (feed := _feed(declaration, document, root, findings)) is not None:
             feeds.append((feed, document.line_of(("source",))))
     findings += name_findings(feeds, settings)
     if findings or settings is None:
@@ -72,10 +72,12 @@ def parse_feed(text: str, file: str, *, deployment: Path, environ: Mapping[str, 
         ConfigurationInvalid: with every finding.
     """
     findings: list[ConfigurationFinding] = []
-    declaration = _validated(FeedDeclaration, read_yaml(text, file, environ), findings)
-    if declaration is None or findings:
+    document = read_yaml(text, file, environ)
+    declaration = _validated(FeedDeclaration, document, findings)
+    feed = _feed(declaration, document, deployment, findings) if declaration is not None and not findings else None
+    if feed is None:
         raise ConfigurationInvalid(in_order(findings))
-    return to_feed(declaration, deployment=deployment, file=file)
+    return feed
 
 
 def parse_settings(text: str, file: str, *, deployment: Path, environ: Mapping[str, str]) -> Settings:
@@ -99,7 +101,10 @@ def parse_settings(text: str, file: str, *, deployment: Path, environ: Mapping[s
 
 def feed_from_attributes(declaration: FeedDeclaration, deployment: Path, file: str) -> Feed:
     """The feed that a Dagster component's attributes state; the loader has validated them already."""
-    return to_feed(declaration, deployment=deployment, file=file)
+    try:
+        return to_feed(declaration, deployment=deployment, file=file)
+    except TransformUnusable as error:
+        raise ConfigurationInvalid([ConfigurationFinding(file, 1, f"`transform`: {error.message}", error.instead)]) from error
 
 
 def name_findings(feeds: Iterable[tuple[Feed, int]], settings: Settings | None) -> list[ConfigurationFinding]:
@@ -150,6 +155,16 @@ def _feed_files(root: Path, findings: list[ConfigurationFinding]) -> list[Path]:
             file = f"{FEEDS_FOLDER}/{path.name}"
             findings.append(ConfigurationFinding(file, 1, "only *.yaml files are feeds", f"the name {path.stem}.yaml"))
     return [path for path in paths if path.suffix == ".yaml"]
+
+
+def _feed(
+    declaration: FeedDeclaration, document: YamlDocument, deployment: Path, findings: list[ConfigurationFinding]
+) -> Feed | None:
+    try:
+        return to_feed(declaration, deployment=deployment, file=document.file)
+    except TransformUnusable as error:
+        findings.append(document.finding(("transform",), error.message, error.instead))
+        return None
 
 
 def _validated(model: type[ModelT], document: YamlDocument, findings: list[ConfigurationFinding]) -> ModelT | None:

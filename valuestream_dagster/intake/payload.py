@@ -109,14 +109,9 @@ class CheckedRows:
         return ()
 
     def _select(self, stamp: RowStamp, plain: frozenset[str]) -> str:
-        declared = ", ".join(identifier(column.name) for column in self.contract.columns)
         rows = " UNION ALL ".join(f"({self._read(source, plain)})" for source in self.sources) or self._no_rows()
         names = [source.name for source in self.sources] or [""]
-        return (
-            f"SELECT {declared}, {_constant(stamp.key)} AS _key, {_constant(stamp.kind)} AS _kind, "
-            f"CAST({stamp.seq} AS BIGINT) AS _seq, {self._operation()} AS _op, "
-            f"CAST(_file AS {_enum(names)}) AS _file FROM ({rows})"
-        )
+        return stamped(self.contract, stamp, rows, file=f"CAST(_file AS {_enum(names)})")
 
     def diagnose(self, con: duckdb.DuckDBPyConnection) -> tuple[Finding, ...]:
         """Every fault of form or value with its place; the first ``MAX_FINDINGS``, then one finding that counts the rest."""
@@ -130,11 +125,6 @@ class CheckedRows:
         if more:
             findings.append(Finding("more_findings", f"and {more} more of these faults", RESEND))
         return tuple(findings)
-
-    def _operation(self) -> str:
-        upsert, delete = (f"CAST('{operation}' AS {_enum(('U', 'D'))})" for operation in "UD")
-        condition = self.contract.delete_when
-        return upsert if condition is None else f"CASE WHEN (\n{condition}\n) THEN {delete} ELSE {upsert} END"
 
     def _read(self, source: CsvSource, plain: frozenset[str]) -> str:
         types = _types(self.contract)
@@ -153,6 +143,18 @@ class CheckedRows:
             f"CAST(NULL AS {canonical}) AS {identifier(name)}" for name, canonical in _types(self.contract).items()
         )
         return f"SELECT {columns}, CAST(NULL AS VARCHAR) AS _file WHERE false"
+
+
+def stamped(contract: RowContract, stamp: RowStamp, rows: str, *, file: str = "_file") -> str:
+    """The SELECT of the declared columns and ``PROVENANCE_COLUMNS`` over rows that have the declared columns and ``_file``."""
+    declared = ", ".join(identifier(column.name) for column in contract.columns)
+    upsert, delete = (f"CAST('{operation}' AS {_enum(('U', 'D'))})" for operation in "UD")
+    condition = contract.delete_when
+    operation = upsert if condition is None else f"CASE WHEN (\n{condition}\n) THEN {delete} ELSE {upsert} END"
+    return (
+        f"SELECT {declared}, {_constant(stamp.key)} AS _key, {_constant(stamp.kind)} AS _kind, "
+        f"CAST({stamp.seq} AS BIGINT) AS _seq, {operation} AS _op, {file} AS _file FROM ({rows})"
+    )
 
 
 @contextmanager

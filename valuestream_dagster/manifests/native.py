@@ -25,6 +25,7 @@ from valuestream_dagster.core.manifest import (
     normal_path,
     path_fault,
 )
+from valuestream_dagster.core.pattern import Named
 from valuestream_dagster.core.rows import DeclaredControls
 from valuestream_dagster.core.sequence import KeyProblem, Sequence, SequenceKey
 from valuestream_dagster.manifests.checksum_text import STRENGTH, checksum_fault, read_checksum
@@ -88,6 +89,7 @@ def parse(
     entries_limit: int,
     allowed_kinds: frozenset[Kind] = frozenset(Kind),
     allow_empty: bool = False,
+    named: Named | None = None,
 ) -> Manifest | UnusableManifest:
     """The delivery that the bytes state, or everything that is wrong with the statement.
 
@@ -100,6 +102,7 @@ def parse(
         entries_limit: most entries that a manifest may list.
         allowed_kinds: kinds that the feed takes (ruling 1); another is ``kind_mismatch``.
         allow_empty: whether the feed takes an empty list of files that does not say ``empty``.
+        named: what the manifest's name says; it fills in what the manifest leaves out, and where both speak they must agree.
     """
     try:
         raw = load(data)
@@ -109,9 +112,11 @@ def parse(
     if data.startswith(BOM):
         reading.warnings.append("the manifest begins with a byte order mark")
     reading.feed(source, dataset)
-    key, period = reading.key(sequence)
-    revision = reading.revision()
-    kind = reading.kind(default_kind, allowed_kinds)
+    key, period = reading.key(sequence, named)
+    revision = reading.revision(named.revision if named else None)
+    kind = reading.kind((named.kind if named else None) or default_kind, allowed_kinds)
+    if named is not None and named.kind is not None and kind is not None and kind is not named.kind:
+        reading.disagrees("kind_mismatch", kind.value, named.kind.value)
     empty = reading.empty()
     entries = reading.entries(entries_limit, may_lack=empty or allow_empty, empty=empty)
     controls = reading.controls()
@@ -182,8 +187,12 @@ class _Reading:
                 detail = f"`{name}` {told}, and the feed is {source}/{dataset}"
                 self.fault("unknown_source", detail, expected=expected, found=found)
 
-    def key(self, sequence: Sequence) -> tuple[SequenceKey | None, str | None]:
-        """The sequence key (``sequence``, else ``period``) and the business period."""
+    def disagrees(self, code: str, stated: str, named: str) -> None:
+        """Note that the manifest and its name say two things."""
+        self.fault(code, f"the manifest says {stated}, and its name says {named}", expected=named, found=stated)
+
+    def key(self, sequence: Sequence, named: Named | None) -> tuple[SequenceKey | None, str | None]:
+        """The sequence key (``sequence``, else ``period``, else what the name says) and the business period."""
         texts: dict[str, str] = {}
         for name in ("sequence", "period"):
             value = self.raw.get(name)
@@ -192,22 +201,29 @@ class _Reading:
             elif value is not None:
                 texts[name] = str(value) if isinstance(value, int) and not isinstance(value, bool) else shown(value)
         text = texts.get("sequence", texts.get("period"))
+        if text is None and named is not None:
+            return named.key, None
         if text is None:
             self.fault("key_missing", "neither `sequence` nor `period` is given", expected=sequence.expected)
             return None, None
         key = sequence.parse(text)
         if isinstance(key, KeyProblem):
             self.fault(key.code, key.detail, expected=key.expected, found=key.text)
-            return None, texts.get("period")
-        return key, texts.get("period")
+        elif named is None or key == named.key:
+            return key, texts.get("period")
+        else:
+            self.disagrees("key_mismatch", key.text, named.key.text)
+        return named.key if named is not None else None, texts.get("period")
 
-    def revision(self) -> int | None:
-        """The revision, 1 where it is not given."""
-        value = self.raw.get("revision", 1)
+    def revision(self, named: int | None) -> int | None:
+        """The revision; where it is not given, what the name says, else 1."""
+        value = self.raw.get("revision", named or 1)
         revision = whole(value, 1)
         if revision is None:
             detail = "`revision` is not an integer from 1"
             self.fault("revision_invalid", detail, expected="an integer from 1", found=value)
+        elif named is not None and revision != named:
+            self.disagrees("revision_mismatch", str(revision), str(named))
         return revision
 
     def kind(self, default: Kind, allowed: frozenset[Kind]) -> Kind | None:

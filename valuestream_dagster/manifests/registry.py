@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from valuestream_dagster.core.manifest import Kind, Manifest, UnusableManifest
+from valuestream_dagster.core.pattern import Named
 from valuestream_dagster.core.sequence import Sequence
 from valuestream_dagster.errors import WrongUse
 from valuestream_dagster.manifests import native
@@ -27,6 +28,7 @@ class ManifestParser(Protocol):
         entries_limit: int,
         allowed_kinds: frozenset[Kind] = ...,
         allow_empty: bool = ...,
+        named: Named | None = ...,
     ) -> Manifest | UnusableManifest:
         """The delivery that the bytes state, or every fault of the statement."""
 

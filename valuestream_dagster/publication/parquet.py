@@ -11,10 +11,10 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import TemporaryDirectory, gettempdir
 from uuid import uuid4
 
 import duckdb
@@ -24,6 +24,7 @@ from valuestream_dagster.errors import Broken, ObjectExists
 from valuestream_dagster.intake.csv_sql import literal
 from valuestream_dagster.intake.payload import CheckedRows, PayloadFile, open_rows
 from valuestream_dagster.intake.validation import validate
+from valuestream_dagster.publication.transform import TransformFailed, carry_out
 
 # One thread is faster than two below this, and opening a connection (30 ms) would be most of the work, so that one is kept.
 SMALL_BYTES = 1_000_000
@@ -81,6 +82,11 @@ def stage(
         duckdb.Error: not the rows' fault (disk full, out of memory, ``delete_when`` is no SQL).
     """
     used = threads or _threads(files)
+    if contract.transform is not None:
+        return _stage_transformed(
+            files, contract, stamp=stamp, controls=controls, provenance=provenance, directory=directory, scratch=scratch,
+            threads=used, max_ratio=max_ratio,
+        )  # fmt: skip
     temporary = directory / f".{uuid4().hex}.parquet.tmp"
     try:
         with open_rows(files, contract, scratch=scratch, threads=used, max_ratio=max_ratio) as rows:
@@ -99,6 +105,48 @@ def stage(
         temporary.unlink(missing_ok=True)
         raise
     return StagedFile(temporary, sha256, size, measured, tuple(provenance.items()))
+
+
+def _stage_transformed(
+    files: Sequence[PayloadFile],
+    contract: RowContract,
+    *,
+    stamp: RowStamp,
+    controls: DeclaredControls,
+    provenance: Mapping[str, str],
+    directory: Path,
+    scratch: Path,
+    threads: int,
+    max_ratio: int,
+) -> StagedFile | RowsRefused:
+    """The same by way of a transform: delivered rows are read and compared first, then the transform's output is proven.
+
+    Raises:
+        TransformFailed: the transform is at fault, also where its rows have a key twice; that is never the producer's.
+    """
+    transform = contract.transform
+    with TemporaryDirectory(dir=scratch, prefix="transform-") as folder:
+        work = Path(folder)
+        delivered = stage(
+            files, contract.as_delivered, stamp=stamp, controls=controls, provenance={}, directory=work, scratch=work,
+            threads=threads, max_ratio=max_ratio,
+        )  # fmt: skip
+        if isinstance(delivered, RowsRefused):
+            return delivered
+        made = work / "transformed.parquet"
+        carry_out(delivered.path, contract, stamp=stamp, provenance=provenance, target=made, threads=threads)
+        with _connection(threads, work) as con:
+            measured, findings = validate(con, _relation(made), (), replace(contract, totals=()), DeclaredControls())
+        if findings:
+            raise TransformFailed(
+                f"the transform {transform.name if transform else ''} failed: {findings[0].detail} [{findings[0].code}].",
+                next_step="mend the transform, then run `valuestream apply` again; the delivery is sealed and stays.",
+            )
+        temporary = directory / f".{uuid4().hex}.parquet.tmp"
+        made.rename(temporary)
+    sha256, size = _sync(temporary)
+    counted = MeasuredRows(measured.rows, delivered.measured.rows_per_file, delivered.measured.totals)
+    return StagedFile(temporary, sha256, size, counted, tuple(provenance.items()))
 
 
 def check_only(

@@ -7,7 +7,7 @@ after it, so that a whole prefix is requested as one range.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from valuestream_dagster.core.continuity import Blocked, Covered, Epoch, Mode, Needs, Reason, SliceState
 from valuestream_dagster.core.decision import Incomplete, Invalid
@@ -15,6 +15,7 @@ from valuestream_dagster.core.manifest import Kind
 from valuestream_dagster.core.sequence import SequenceKey
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.intake.completion import InStore, Resolved
+from valuestream_dagster.intake.grouping import Refusal
 from valuestream_dagster.intake.observe import Arrival, Look
 from valuestream_dagster.ledger.rows import KeyRecord, StaleDelivery
 
@@ -78,6 +79,11 @@ class FeedPlan:
     stale: Staleness = field(default_factory=Staleness)
 
     @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Why nothing of the feed may be done until it is mended (ruling 11)."""
+        return self.look.refusals
+
+    @property
     def claimable(self) -> tuple[SequenceKey, ...]:
         """The keys that a run can do something for now, each once, in order."""
         return tuple(dict.fromkeys(planned.key for planned in self.slices if planned.claimable))
@@ -127,7 +133,17 @@ def plan_feed(
         key=lambda arrival: (arrival.manifest.key.ordinal, arrival.manifest.kind is not Kind.FULL, arrival.manifest.revision),
     )
     slices = tuple(planned for arrival in ordered if (planned := walk.judge(arrival)) is not None)
+    if look.refusals:
+        slices = tuple(_refused(planned, look.refusals) for planned in slices)
     return FeedPlan(feed, look, epoch, slices, stale or Staleness())
+
+
+def _refused(planned: PlannedSlice, refusals: Sequence[Refusal]) -> PlannedSlice:
+    """The same where the feed is refused: nothing of it may be done, whatever it is (C26)."""
+    if not planned.claimable:
+        return replace(planned, to_seal=False)
+    why = f"the feed is refused until {refusals[0].path} is mended"
+    return replace(planned, state=SliceState.BLOCKED, reason=Reason.REFUSED, why=why, claimable=False)
 
 
 class _Walk:

@@ -18,6 +18,7 @@ from valuestream_dagster.core.continuity import (
     effective_epoch,
 )
 from valuestream_dagster.core.sequence import SequenceKey
+from valuestream_dagster.errors import NotApplied
 from valuestream_dagster.intake.observe import Arrival, Look, NewsQuery, look
 from valuestream_dagster.ledger.duck import LedgerSession
 from valuestream_dagster.ledger.rows import (
@@ -47,12 +48,16 @@ class Publisher(Means):
 
         Raises:
             FeedBusy: another process runs the feed.
+            NotApplied: a name at the landing place refuses the feed (ruling 11).
             StoreFailure, LedgerFailure: the landing place, the store or the ledger did not answer.
         """
         with run_lock(self.locks, self.feed.name, since=self.now()), working(self.locks):
             names = [key.text for key in keys]
             neighbours = [self.feed.sequence.predecessor(key).text for key in keys]
             seen = self._look(names)
+            if names and seen.refusals:
+                first = seen.refusals[0]
+                raise NotApplied(f"{self.feed.name} is refused: {first.detail}.", next_step=first.next_step)
             with self.ledger.session() as session:
                 waiting = [one for one in session.read.pending(self.feed.name, names) if one.stopped is None]
                 run = FeedRun(

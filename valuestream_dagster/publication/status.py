@@ -9,6 +9,7 @@ from datetime import datetime
 from valuestream_dagster.core.continuity import BeforeBaseline, Reason, SliceState
 from valuestream_dagster.core.sequence import SequenceKey, keys_between
 from valuestream_dagster.feeds.feed import Feed
+from valuestream_dagster.intake.grouping import Refusal
 from valuestream_dagster.ledger.rows import FeedSummary, OpenRejection
 from valuestream_dagster.publication.plan import FeedPlan, PlannedSlice
 
@@ -37,6 +38,7 @@ class FeedStatus:
     rejected: tuple[str, ...]
     notes: tuple[str, ...]
     paused: bool
+    refusals: tuple[Refusal, ...] = ()
 
     @property
     def healthy(self) -> bool:
@@ -65,7 +67,10 @@ class FeedStatus:
             "failed": list(self.failed),
             "waiting": list(self.waiting),
             "rejected": list(self.rejected),
-            "refusals": [],
+            "refusals": [
+                {"code": one.code, "uri": one.path, "expected_pattern": one.expected_pattern, "detail": one.detail}
+                for one in self.refusals
+            ],
             "notes": list(self.notes),
             "paused": self.paused,
         }
@@ -94,6 +99,8 @@ def status_of(
     held_up = bool(blocked) or (feed.rule.required and bool(missing))
     status = "blocked" if held_up else ("waiting_for_next" if seen else "idle")
     reason = blocked[0].reason if blocked else (Reason.SEQUENCE_GAP if held_up else None)
+    if plan.refusals:
+        status, reason = "refused", Reason.REFUSED
     return FeedStatus(
         feed=feed.name,
         status=status,
@@ -117,6 +124,7 @@ def status_of(
         notes=((plan.look.absent,) if plan.look.absent else ())
         + ((plan.stale.told(feed),) if plan.stale.deliveries else ()),
         paused=feed.paused,
+        refusals=plan.refusals,
     )
 
 

@@ -18,9 +18,10 @@ from valuestream_dagster.core.decision import (
     Valid,
 )
 from valuestream_dagster.core.finding import Finding
-from valuestream_dagster.core.manifest import Digest
+from valuestream_dagster.core.manifest import Digest, Manifest
 from valuestream_dagster.core.rows import MeasuredRows, RowsRefused, RowStamp
 from valuestream_dagster.errors import Broken, ObjectChanged, ObjectMissing, ValueStreamError
+from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.intake.completion import InStore
 from valuestream_dagster.intake.observe import Arrival
 from valuestream_dagster.intake.payload import PayloadFile
@@ -129,7 +130,7 @@ class Intake:
             return self._provisional(arrival, Invalid(checked.findings, kept=sealed.files))
         staged, measured = checked
         try:
-            if empty := self._empty_fault(arrival, measured):
+            if empty := empty_fault(self._feed, arrival.manifest, measured):
                 return self._provisional(arrival, Invalid((empty,), kept=sealed.files))
             provisional = decide_with(self._feed, self._facts, arrival, observation, measured.rows)
             if name is None or staged is None or not isinstance(provisional, Accept):
@@ -170,16 +171,6 @@ class Intake:
     def _provisional(self, arrival: Arrival, observation: Observation) -> PreparedArrival:
         return PreparedArrival(arrival, observation, decide_with(self._feed, self._facts, arrival, observation, None))
 
-    def _empty_fault(self, arrival: Arrival, measured: MeasuredRows) -> Finding | None:
-        """A delivery without rows is valid only where the feed or the manifest says so (ruling 13)."""
-        if measured.rows or self._feed.allow_empty or arrival.manifest.empty:
-            return None
-        return Finding(
-            "empty_not_allowed",
-            "the delivery holds no rows",
-            "ask the producer; if that is right, let the manifest say `empty: true` or the feed `policy: {allow_empty: true}`.",
-        )
-
     def _provenance(self, arrival: Arrival, digest: Digest, run_id: str) -> dict[str, str]:
         manifest = arrival.manifest
         return {
@@ -208,6 +199,17 @@ class Intake:
         self.loose.add(relative)
         read_back(final, staged)
         return PublishedFile(relative, staged.sha256, staged.bytes, staged.measured.rows)
+
+
+def empty_fault(feed: Feed, manifest: Manifest, measured: MeasuredRows) -> Finding | None:
+    """A delivery without rows is valid only where the feed or the manifest says so (ruling 13)."""
+    if measured.rows or feed.allow_empty or manifest.empty:
+        return None
+    return Finding(
+        "empty_not_allowed",
+        "the delivery holds no rows",
+        "ask the producer; if that is right, let the manifest say `empty: true` or the feed `policy: {allow_empty: true}`.",
+    )
 
 
 def _record_of(arrival: Arrival) -> SealRecord:

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valuestream_dagster.core.rows import Column, CsvFormat, RowContract
+from valuestream_dagster.core.rows import Column, CsvFormat, RowContract, Transform
 from valuestream_dagster.feeds import computation
 from valuestream_dagster.feeds.computation import computation_hash
 from valuestream_dagster.feeds.declaration import FeedDeclaration
@@ -43,6 +43,9 @@ _OTHER: dict[str, Any] = {
     "include": ["**/*.json"],
     "exclude": [],
     "completion": "manifest",
+    "revision": "manifest",
+    "sequence.from": "manifest",
+    "sequence.pattern": "{date:YYYYMMDD}.manifest.json",
     "sequence.cadence": "weekly",
     "sequence.timezone": "UTC",
     "sequence.continuity": "none",
@@ -57,9 +60,12 @@ _OTHER: dict[str, Any] = {
     "policy.extra_files": "report",
     "policy.conflict": "stop",
 }
-_ONE_VALUE_ONLY = {"manifest", "revision", "sequence.from", "payload.format"}
+_ONE_VALUE_ONLY = {"payload.format"}
 # Changing these is a change of other fields too: a reset, or a contract of its own.
-_WITH_OTHERS = {"mode", "sequence.kind", "sequence.step"}
+_WITH_OTHERS = {"manifest", "mode", "sequence.kind", "sequence.step"}
+
+# Decisive too, and only together: the text of the transform, and the columns that it is given.
+_BY_TRANSFORM = {"transform", "payload.columns"}
 
 
 def _feed(changes: dict[str, Any]) -> Feed:
@@ -91,14 +97,36 @@ def test_the_hash_tells_two_declarations_apart_exactly_by_what_decides(decisive:
     assert (changed.computation_hash == _feed({}).computation_hash) is (not decisive)
 
 
+def test_where_deliveries_are_known_from_decides_nothing_of_their_rows() -> None:
+    """L20: a feed that goes on without manifests recomputes nothing."""
+    by_name = {
+        "manifest": "none", "include": ["*.csv"], "completion": {"kind": "quiet", "seconds": 60}, "revision": "name",
+        "sequence.from": "name", "sequence.pattern": "{date:YYYYMMDD}-r{revision}.csv",
+    }  # fmt: skip
+    assert _feed(by_name).computation_hash == _feed({}).computation_hash
+
+
 def test_every_field_of_the_feed_file_is_on_one_side_or_the_other() -> None:
-    known = {place.split(".")[0] for place in (*_DECISIVE, *_OTHER, *_ONE_VALUE_ONLY, *_WITH_OTHERS)}
+    known = {place.split(".")[0] for place in (*_DECISIVE, *_OTHER, *_ONE_VALUE_ONLY, *_WITH_OTHERS, *_BY_TRANSFORM)}
     assert known == set(FeedDeclaration.model_fields)
     for outer in ("sequence", "payload", "controls", "policy"):
         model = FeedDeclaration.model_fields[outer].annotation
         names = {info.alias or name for name, info in model.model_fields.items()}  # type: ignore[union-attr]
-        places = (*_DECISIVE, *_OTHER, *_ONE_VALUE_ONLY, *_WITH_OTHERS)
+        places = (*_DECISIVE, *_OTHER, *_ONE_VALUE_ONLY, *_WITH_OTHERS, *_BY_TRANSFORM)
         assert names == {place.split(".")[1] for place in places if place.startswith(f"{outer}.")}
+
+
+def test_a_transforms_text_and_what_it_is_given_are_in_the_hash_and_without_one_nothing_is() -> None:
+    """L4: and hashes of feeds without a transform are those that they were before there were any."""
+    contract = RowContract((Column("a", "DATE"),))
+    assert computation_hash(replace(contract, delivered=(Column("b", "DATE"),))) == computation_hash(contract)
+    by = replace(contract, transform=Transform("t.sql", "SELECT 1", is_sql=True), delivered=(Column("b", "DATE"),))
+    others = [
+        replace(by, transform=Transform("t.sql", "SELECT 2", is_sql=True)),
+        replace(by, delivered=(Column("b", "TIMESTAMP"),)),
+        contract,
+    ]
+    assert len({computation_hash(one) for one in (by, *others)}) == 4
 
 
 def test_every_field_of_the_dialect_is_in_the_hash() -> None:

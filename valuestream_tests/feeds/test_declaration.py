@@ -48,23 +48,21 @@ def test_an_unknown_field_names_its_line_and_the_nearest_known_one() -> None:
 @pytest.mark.parametrize(
     ("line", "name"),
     [
-        ("transform: x.sql", "transform"),
         ("destinations: []", "destinations"),
         ("retired: true", "retired"),
         ("formerly: [a/b]", "formerly"),
         ("after: {archive: done}", "after"),
         ("ack: true", "ack"),
         ("manifest: bagit", "manifest: bagit"),
-        ("manifest: none", "manifest: none"),
-        ("completion: quiet", "completion: quiet"),
+        ("completion: sidecar", "completion: sidecar"),
+        ("completion: {kind: quiet, roles: [x]}", "roles"),
         ("completion: {kind: marker, name: _SUCCESS}", "completion: marker"),
         ("revision: arrival", "revision: arrival"),
         ("sequence: {kind: linked}", "kind: linked"),
         ("sequence: {kind: label}", "kind: label"),
-        ("sequence: {from: name}", "from: name"),
         *(
             (f"sequence: {{{name}: x}}", name)
-            for name in ("anchor", "calendar", "pattern", "series", "predecessor_from", "window", "upstream")
+            for name in ("anchor", "calendar", "series", "predecessor_from", "window", "upstream")
         ),
         ("payload: {format: parquet}", "format: parquet"),
         ("payload: {compression: zstd}", "compression: zstd"),
@@ -229,7 +227,7 @@ columns:
   A: INTGER
   on: DATE
 key: [missing]
-transform: x.sql
+retired: true
 colums: {}
 """
     found = findings(text)

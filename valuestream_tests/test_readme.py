@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 SOURCE = "\n".join(path.read_text("utf-8") for path in (ROOT / "valuestream_dagster").rglob("*.py"))
 YAML_BLOCKS = re.findall(r"```yaml\n(.*?)```", README, flags=re.DOTALL)
-TEN_LINES, ALL_FIELDS, DATED, COMPONENT = YAML_BLOCKS
+TEN_LINES, ALL_FIELDS, DATED, TRANSFORMED, NAMED, COMPONENT = YAML_BLOCKS
 
 
 def test_every_verb_that_readme_names_exists() -> None:
@@ -61,6 +61,18 @@ def test_the_feed_with_every_field_works_as_it_stands(tmp_path: Path) -> None:
 def test_the_feed_with_dated_columns_works_as_it_stands(tmp_path: Path) -> None:
     feed = parse_feed(DATED, "readme.yaml", deployment=tmp_path, environ={})
     assert len(feed.older) == 1 and len(feed.contract.columns) == 3
+
+
+def test_the_feed_with_a_transform_works_as_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "transforms").mkdir()
+    (tmp_path / "transforms/sales.sql").write_text(re.findall(r"# (SELECT .*)", TRANSFORMED)[0])
+    feed = parse_feed(TRANSFORMED, "readme.yaml", deployment=tmp_path, environ={})
+    assert feed.contract.transform is not None and feed.contract.totals == ("amount",)
+
+
+def test_the_feed_without_a_manifest_works_as_it_stands(tmp_path: Path) -> None:
+    feed = parse_feed(NAMED, "readme.yaml", deployment=tmp_path, environ={})
+    assert feed.without_manifest and feed.quiet_seconds is None
 
 
 def test_every_code_of_a_receipt_stands_in_readme() -> None:

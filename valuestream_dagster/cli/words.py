@@ -114,7 +114,7 @@ def _open_ends(status: FeedStatus, feed: Feed) -> Iterator[Advice]:
         )
     if status.paused:
         yield Advice("paused: nothing is applied", f"remove `paused` from {feed.file} when it may go on.")
-    elif status.correction_pending or (status.observed and status.status != "blocked"):
+    elif status.status != "refused" and (status.correction_pending or (status.observed and status.status != "blocked")):
         ready = status.correction_pending or (status.expected or "",)
         yield Advice(f"here and not applied yet: {listed(ready)}", f"run `valuestream apply {feed.name}`.")
     if status.overdue and not status.observed:

@@ -44,13 +44,20 @@ class Told:
         return f"{self.detail} Next: {self.next_step}" if self.next_step else self.detail
 
 
-def tell(manifest: Manifest, decision: Decision) -> Told:
-    """The words for a decision on the delivery that ``manifest`` states."""
+def tell(manifest: Manifest, decision: Decision, *, declared: bool = True) -> Told:
+    """The words for a decision on the delivery that ``manifest`` states.
+
+    Args:
+        manifest: the delivery.
+        decision: what was decided.
+        declared: whether a producer states it; of files without a manifest nothing is claimed but what they are (M7).
+    """
     name, source = manifest.name, manifest.source
     match decision:
         case Accept(reuses):
             same = ", the bytes are those of the revision before and its files are used again" if reuses else ""
-            return Told(Verdict.ACCEPTED, "accepted", f"{name}: every declared size and checksum agrees{same}.", "")
+            agrees = "every declared size and checksum agrees" if declared else "its rows fit; no manifest says what its bytes should be"
+            return Told(Verdict.ACCEPTED, "accepted", f"{name}: {agrees}{same}.", "")
         case Duplicate(_):
             return Told(Verdict.DUPLICATE, "duplicate", f"{name} is here already with these bytes; nothing changed.", "")
         case Superseded(_, code, detail):

@@ -91,7 +91,7 @@ class Recorder:
         """The words; bytes that are sealed and wait for their turn are told of as that."""
         if isinstance(decision, Blocked) and isinstance(one.observation, Valid):
             return told_sealed(one.arrival.manifest, decision, known=self._is_bound(one.observation))
-        return tell(one.arrival.manifest, decision)
+        return tell(one.arrival.manifest, decision, declared=not self._feed.without_manifest)
 
     def _decide(self, one: PreparedArrival) -> Decision:
         """By what the ledger says now; whose turn it was not, and whose bytes were not looked at, just waits."""

@@ -199,6 +199,7 @@ def test_plan_and_status_say_why_a_feed_is_refused(unmanned: Shop) -> None:
     (feed,) = unmanned.json("status", code=1)["feeds"]
     assert (feed["status"], feed["reason"], len(feed["refusals"])) == ("refused", "refused", 1)
     text = unmanned.run("status").stdout
+    assert "run `valuestream apply" not in text
     assert "orders-2026090x.csv: '0x' stands where the digits of DD belong" in text and "exclude" in text
 
 

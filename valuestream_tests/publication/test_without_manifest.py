@@ -50,6 +50,15 @@ def test_files_are_published_by_the_keys_in_their_names(tmp_path: Path) -> None:
     assert receipt.manifest == "orders-20260902.csv" and "weak evidence" in receipt.warnings[0]
 
 
+def test_a_receipt_claims_no_checksum_that_nobody_declared(tmp_path: Path) -> None:
+    """M7: only what was compared is said to agree."""
+    world = World(tmp_path, BY_NAME)
+    put(world, "orders-20260901.csv", ONE)
+    world.apply()
+    detail = world.last(Verdict.ACCEPTED).detail
+    assert "no manifest says what its bytes should be" in detail and "checksum" not in detail
+
+
 def test_a_second_apply_changes_nothing(tmp_path: Path) -> None:
     """S10, L17."""
     world = World(tmp_path, BY_NAME)

@@ -13,7 +13,7 @@ help:
 	@echo "make test    set up, lint, then all tests"
 	@echo "make test-thorough   many more random histories and kills, some 20 minutes"
 	@echo "make lint    ruff and mypy"
-	@echo "make bench   ratios against the unsafe way, under two minutes"
+	@echo "make bench   ratios against the unsafe way, about two minutes"
 	@echo "make clean   remove what the demo made"
 
 $(VENV)/.ready-demo: pyproject.toml requirements.lock

@@ -79,6 +79,23 @@ class RowContract:
 
 
 @dataclass(frozen=True, slots=True)
+class IndependentControl:
+    """Counts and totals from another source than the delivery's own export (M8).
+
+    Args:
+        file: absolute path of the CSV that holds them by key.
+        rows: whether rows are compared.
+        totals: columns whose exact totals are.
+        obtained: how, or from whom, they came, in words.
+    """
+
+    file: str
+    rows: bool = True
+    totals: tuple[str, ...] = ()
+    obtained: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class DeclaredControls:
     """What the manifest says the rows add up to; ``None`` where it says nothing."""
 
@@ -102,6 +119,11 @@ class MeasuredRows:
     rows: int
     rows_per_file: tuple[int, ...]
     totals: tuple[tuple[str, Decimal], ...] = ()
+
+    @property
+    def rows_delivered(self) -> int:
+        """Rows of the files themselves; a transform may make fewer or more of them."""
+        return sum(self.rows_per_file)
 
 
 @dataclass(frozen=True, slots=True)

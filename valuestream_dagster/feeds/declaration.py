@@ -179,14 +179,33 @@ class PayloadDeclaration(ClosedModel):
             )  # fmt: skip
 
 
+class IndependentDeclaration(ClosedModel):
+    """Counts and totals from another source than the delivery's own export."""
+
+    file: str = Field(min_length=1, description="CSV of the deployment with the columns key, rows and those of `totals`.")
+    rows: StrictBool = Field(default=True, description="Whether rows are compared.")
+    totals: ColumnNames = Field(default=(), description="Columns of `controls.totals` whose totals are compared.")
+    obtained: str = Field(default="", description="How, or from whom, they came, in words: it is told with the result.")
+
+
 class ControlsDeclaration(ClosedModel):
     """What is added up and compared."""
 
-    not_built_fields: ClassVar[frozenset[str]] = frozenset({"rows", "independent"})
+    not_built_fields: ClassVar[frozenset[str]] = frozenset({"rows"})
 
     totals: ColumnNames = Field(
         default=(), description="Columns whose exact total is computed, and compared where declared."
     )
+    independent: IndependentDeclaration | None = Field(default=None, description="Controls from another source.")
+
+    def faults(self) -> Iterator[Fault]:
+        """Rules over the fields together."""
+        for index, name in enumerate(self.independent.totals if self.independent else ()):
+            if name not in self.totals:
+                yield Fault(
+                    ("independent", "totals", index), f"`{name}` is not among `controls.totals`, so it is not added up",
+                    "a column of `controls.totals`", ("independent", "totals"),
+                )  # fmt: skip
 
 
 class PolicyDeclaration(ClosedModel):

@@ -15,7 +15,7 @@ from valuestream_dagster.core.calendar import Expectation, parse_due
 from valuestream_dagster.core.continuity import Baseline, Mode, PredecessorRule
 from valuestream_dagster.core.manifest import Kind
 from valuestream_dagster.core.pattern import NamePattern
-from valuestream_dagster.core.rows import Column, CsvFormat, RowContract, Transform
+from valuestream_dagster.core.rows import Column, CsvFormat, IndependentControl, RowContract, Transform
 from valuestream_dagster.core.sequence import Sequence, SequenceKey
 from valuestream_dagster.errors import Broken
 from valuestream_dagster.feeds.column_types import canonical_type, holds_every
@@ -56,6 +56,7 @@ class Feed:
         file: the file that declares it, relative to the deployment.
         older: computations of the versions before the newest columns, oldest first.
         since: ordinal of the first key of the newest columns; None where they are not dated.
+        independent: counts and totals from another source, or None.
         without_manifest: files are grouped into deliveries by what their names say.
         pattern: what the names of manifests, or of files without them, say; None where nothing is read from names.
         quiet_seconds: for how long files without a manifest must rest; None where a manifest or the parts complete a delivery.
@@ -84,6 +85,7 @@ class Feed:
     file: str
     older: tuple[OlderColumns, ...] = ()
     since: int | None = None
+    independent: IndependentControl | None = None
     without_manifest: bool = False
     pattern: NamePattern | None = None
     quiet_seconds: int | None = None
@@ -195,6 +197,7 @@ def to_feed(declaration: FeedDeclaration, *, deployment: Path, file: str) -> Fee
             for index, older in enumerate(contracts[:-1])
         ),
         since=since[-1],
+        independent=_independent(declaration, deployment),
         without_manifest=declaration.without_manifest,
         pattern=declaration.sequence.names,
         quiet_seconds=declaration.quiet_seconds,
@@ -236,6 +239,13 @@ def _contract(
         transform=transform,
         delivered=_delivered(declaration) if transform is not None else (),
     )
+
+
+def _independent(declaration: FeedDeclaration, deployment: Path) -> IndependentControl | None:
+    declared = declaration.controls.independent
+    if declared is None:
+        return None
+    return IndependentControl(_place(declared.file, deployment), declared.rows, declared.totals, declared.obtained)
 
 
 def _delivered(declaration: FeedDeclaration) -> tuple[Column, ...]:

@@ -30,12 +30,18 @@ _DESCRIPTIONS = {
     UNIQUE_KEY: "The declared key is unique within each delivery and never NULL.",
     NO_CONFLICT: "No revision has arrived with other bytes than it is bound to.",
 }
+# Where no producer states anything, nothing is claimed to agree with a statement (M7).
+_WITHOUT_MANIFEST = {
+    COMPLETE: "All parts that the names number are there, or no file had changed for a while, which is weak evidence: "
+    "no manifest says what completes a delivery.",
+    FIXITY: "The bytes that were sealed are those that are published. No manifest says what they should be.",
+}
 _FIXITY_CODES = frozenset({"size_mismatch", "checksum_mismatch", "version_mismatch"})
 _KEY_CODES = frozenset({"duplicate_key", "null_key"})
 _COMPLETE_CODES = frozenset(
     {
         "incomplete", "symlink_refused", "name_ambiguous", "case_collision", "path_unsafe", "duplicate_entry",
-        "entries_missing", "entries_too_many", "not_a_file",
+        "entries_missing", "entries_too_many", "not_a_file", "key_mismatch",
     }
 )  # fmt: skip
 
@@ -43,8 +49,12 @@ _COMPLETE_CODES = frozenset(
 def check_specs(feed: Feed) -> list[dg.AssetCheckSpec]:
     """The checks that a feed's asset declares."""
     return [
-        dg.AssetCheckSpec(name, asset=asset_key(feed), description=text) for name, text in _DESCRIPTIONS.items()
+        dg.AssetCheckSpec(name, asset=asset_key(feed), description=text) for name, text in _described(feed).items()
     ]
+
+
+def _described(feed: Feed) -> dict[str, str]:
+    return {**_DESCRIPTIONS, **_WITHOUT_MANIFEST} if feed.without_manifest else _DESCRIPTIONS
 
 
 def check_results(feed: Feed, outcomes: Iterable[KeyOutcome]) -> list[dg.AssetCheckResult]:
@@ -79,7 +89,7 @@ def _result(
     feed: Feed, name: str, told: Sequence[ArrivalOutcome], failing: Sequence[ArrivalOutcome]
 ) -> dg.AssetCheckResult:
     culprits = "\n\n".join(f"- {outcome.told}" for outcome in failing[:20])
-    description = str(failing[0].told) if failing else f"{len(told)} deliveries looked at. {_DESCRIPTIONS[name]}"
+    description = str(failing[0].told) if failing else f"{len(told)} deliveries looked at. {_described(feed)[name]}"
     metadata: dict[str, dg.MetadataValue] = {"deliveries": dg.MetadataValue.int(len(told))}
     if failing:
         metadata["failing"] = dg.MetadataValue.int(len(failing))

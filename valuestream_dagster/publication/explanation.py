@@ -178,7 +178,7 @@ def _held(known: Known, kind: Kind, history: KeyHistory, bound: Bound) -> Cause:
     now = f"; revision {history.applied.revision} stays" if history.applied is not None else ""
     return Cause(
         f"revision {bound.revision} ({kind}, digest {bound.digest.short}) is held{now}" + (f": {why}" if why else ""),
-        "a full that shrinks past `policy.max_shrink` waits for a person (ruling 13)",
+        "what shrinks past `policy.max_shrink`, or an independent control contradicts, waits for a person (ruling 13, M8)",
         _rows_of(known, kind, bound.revision),
         (
             f"if it is right, let it go: {command} release {which}",

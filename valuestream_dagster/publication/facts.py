@@ -137,7 +137,8 @@ def decide_with(feed: Feed, facts: Facts, arrival: Arrival, observation: Observa
         rows: how many rows it has, where they were counted already.
     """
     history = facts.history(arrival.manifest.kind, arrival.manifest.key)
-    if isinstance(observation, Valid) and rows is not None and observation.identity.kind is Kind.FULL:
+    is_full = isinstance(observation, Valid) and observation.identity.kind is Kind.FULL
+    if isinstance(observation, Valid) and rows is not None and is_full and observation.hold is None:
         before = history.applied.rows if history.applied is not None else facts.rows_before(observation.identity.key)
         observation = replace(observation, hold=shrink_hold(rows, before, feed.max_shrink))
     decision = decide(feed.rule, observation, history, facts.epoch_ahead, facts.state_of, redo=is_redone(arrival))

@@ -47,6 +47,7 @@ class PreparedArrival:
     file: PublishedFile | None = None
     measured: MeasuredRows | None = None
     failure: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

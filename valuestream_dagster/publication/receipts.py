@@ -56,7 +56,8 @@ def tell(manifest: Manifest, decision: Decision, *, declared: bool = True) -> To
     match decision:
         case Accept(reuses):
             same = ", the bytes are those of the revision before and its files are used again" if reuses else ""
-            agrees = "every declared size and checksum agrees" if declared else "its rows fit; no manifest says what its bytes should be"
+            compared = "every declared size and checksum agrees"
+            agrees = compared if declared else "its rows fit; no manifest says what its bytes should be"
             return Told(Verdict.ACCEPTED, "accepted", f"{name}: {agrees}{same}.", "")
         case Duplicate(_):
             return Told(Verdict.DUPLICATE, "duplicate", f"{name} is here already with these bytes; nothing changed.", "")

@@ -123,7 +123,7 @@ class Recorder:
 
     def _outcome(self, one: PreparedArrival, told: Told, *, failed: bool = False) -> ArrivalOutcome:
         manifest = one.arrival.manifest
-        warnings = (*manifest.warnings, *_warnings(one))
+        warnings = (*manifest.warnings, *_warnings(one), *one.notes)
         return ArrivalOutcome(
             one.arrival.stat.path, manifest.key, manifest.kind, manifest.revision, told, warnings, failed
         )

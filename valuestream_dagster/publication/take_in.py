@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import duckdb
 
@@ -23,6 +24,7 @@ from valuestream_dagster.core.rows import MeasuredRows, RowsRefused, RowStamp
 from valuestream_dagster.errors import Broken, ObjectChanged, ObjectMissing, ValueStreamError
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.intake.completion import InStore
+from valuestream_dagster.intake.independent import compare
 from valuestream_dagster.intake.observe import Arrival
 from valuestream_dagster.intake.payload import PayloadFile
 from valuestream_dagster.intake.records import SealRecord, place_record
@@ -132,14 +134,18 @@ class Intake:
         try:
             if empty := empty_fault(self._feed, arrival.manifest, measured):
                 return self._provisional(arrival, Invalid((empty,), kept=sealed.files))
+            notes: tuple[str, ...] = ()
+            if self._feed.independent is not None:
+                compared = compare(self._feed.independent, manifest.key, measured)
+                observation, notes = replace(observation, hold=compared.hold), (compared.told,)
             provisional = decide_with(self._feed, self._facts, arrival, observation, measured.rows)
             if name is None or staged is None or not isinstance(provisional, Accept):
-                return PreparedArrival(arrival, observation, provisional, sealed, None, measured)
+                return PreparedArrival(arrival, observation, provisional, sealed, None, measured, notes=notes)
             file = self._give_name(arrival, sealed.digest, staged, name)
         finally:
             if staged is not None:
                 staged.path.unlink(missing_ok=True)
-        return PreparedArrival(arrival, observation, provisional, sealed, file, measured)
+        return PreparedArrival(arrival, observation, provisional, sealed, file, measured, notes=notes)
 
     def _read(
         self, arrival: Arrival, sealed: Sealed, name: RunName | None

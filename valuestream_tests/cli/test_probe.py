@@ -203,6 +203,17 @@ def test_plan_and_status_say_why_a_feed_is_refused(unmanned: Shop) -> None:
     assert "orders-2026090x.csv: '0x' stands where the digits of DD belong" in text and "exclude" in text
 
 
+def test_the_checks_of_a_feed_without_manifests_claim_nothing_of_one(unmanned: Shop) -> None:
+    """M7: the wording in Dagster says what was compared, and with what."""
+    from valuestream_dagster.deployment import open_deployment
+    from valuestream_dagster.orchestration.checks import check_specs
+
+    (feed,) = open_deployment(unmanned.path, {}).feeds.values()
+    told = {spec.name: spec.description or "" for spec in check_specs(feed)}
+    assert "weak evidence" in told["complete"] and "No manifest says" in told["fixity"]
+    assert "agrees with the manifest" not in " ".join(told.values())
+
+
 def test_apply_of_a_refused_feed_says_so_and_ends_with_one(unmanned: Shop) -> None:
     put(unmanned, "orders-20260901.csv")
     bad = put(unmanned, "notes.txt")

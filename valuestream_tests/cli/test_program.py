@@ -19,8 +19,8 @@ from valuestream_dagster.cli.main import cli
 from valuestream_tests.cli.shop import Shop
 
 VERBS = (
-    "check", "probe", "pack", "plan", "apply", "status", "explain", "rule", "receipts", "history", "query", "recover", "verify", "vacuum",
-    "backup", "restore", "rebuild", "ui",
+    "check", "probe", "pack", "plan", "apply", "status", "explain", "rule", "receipts", "history", "query", "recover", "verify",
+    "vacuum", "backup", "restore", "rebuild", "ui",
 )  # fmt: skip
 PROGRAM = [sys.executable, "-c", "from valuestream_dagster.cli.main import main; main()"]
 

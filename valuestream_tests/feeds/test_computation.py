@@ -54,6 +54,7 @@ _OTHER: dict[str, Any] = {
     "paused": False,
     "alerts": [],
     "controls.totals": [],
+    "controls.independent": {"file": "controls.csv"},
     "policy.allow_empty": False,
     "policy.max_shrink": 0.5,
     "policy.recompute": "auto",

@@ -70,7 +70,6 @@ def test_an_unknown_field_names_its_line_and_the_nearest_known_one() -> None:
             (f"payload: {{{name}: x}}", name)
             for name in ("member", "deletes", "digest_of", "rows_include_header", "records")
         ),
-        ("controls: {independent: {}}", "independent"),
         ("controls: {rows: 1}", "rows"),
     ],
 )

@@ -72,7 +72,7 @@ def test_the_feed_with_a_transform_works_as_it_stands(tmp_path: Path) -> None:
 
 def test_the_feed_without_a_manifest_works_as_it_stands(tmp_path: Path) -> None:
     feed = parse_feed(NAMED, "readme.yaml", deployment=tmp_path, environ={})
-    assert feed.without_manifest and feed.quiet_seconds is None
+    assert feed.without_manifest and feed.quiet_seconds == 300
 
 
 def test_every_code_of_a_receipt_stands_in_readme() -> None:

@@ -144,7 +144,7 @@ def _published(tally: _Tally, file: StoredFile, names: StoreNames, retention: Re
         publication_id, since = names.replaced[file.path]
         if retention.superseded_days is None:
             tally.keep(file, "superseded, and kept for ever (`retention.superseded_days` is not set)")
-        elif now - since <= max(timedelta(days=retention.superseded_days), grace):
+        elif now - since < max(timedelta(days=retention.superseded_days), grace):
             tally.keep(file, "superseded, and within its retention or the readers' grace")
         else:
             tally.remove(file, f"superseded since {since:%Y-%m-%d %H:%M}", publication_id)

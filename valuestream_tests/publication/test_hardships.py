@@ -12,7 +12,7 @@ from valuestream_dagster.errors import FeedBusy, FenceLost
 from valuestream_tests.world import World
 
 PROCESSES = 8
-ROUNDS = 25
+ROUNDS = 12
 pytestmark = pytest.mark.slow
 
 

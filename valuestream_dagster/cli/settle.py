@@ -126,6 +126,9 @@ def rule(
     one = opened.feed(feed)
     asked = Asked(RulingWord(word), revision, digest, tuple(part for text in against for part in text.split(",")))
     made = opened.rule(one, RulingAsked(opened.key(one, key), Kind(kind) if kind else None, asked, by.strip(), why.strip()))
+    from valuestream_dagster.orchestration.rulings import show_ruling
+
+    show_ruling(opened, one, made)
     ruled = made.ruled
     next_step = f"valuestream apply {feed}" if ruled.ruling is RulingWord.RELEASE else ""
     if output.as_json:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import shlex
 
+import dagster as dg
 import pytest
 
+from valuestream_dagster.deployment import open_deployment
+from valuestream_dagster.orchestration.home import instance_of
 from valuestream_tests.cli.shop import Shop
 
 pytestmark = pytest.mark.slow
@@ -54,6 +57,21 @@ def test_a_ruling_in_json_says_what_it_decided(conflicting: Shop) -> None:
     ruled = conflicting.json("rule", "acme/orders", "2026-09-01", "keep", "--by", "ada", "--why", "the second was a test")
     assert (ruled["ruling"], ruled["revision"], ruled["by"]) == ("keep", 1, "ada") and len(ruled["settles"]) == 1
     assert conflicting.run("status").exit_code == 0
+
+
+def test_a_ruling_is_shown_at_its_partition_in_dagster_and_the_check_turns_green(conflicting: Shop) -> None:
+    """Ruling 4: who and why, where people look."""
+    asset = dg.AssetKey(["acme", "orders"])
+    assert conflicting.run("rule", "acme/orders", "2026-09-01", "keep", "--by", "ada", "--why", "a test").exit_code == 0
+    with instance_of(open_deployment(conflicting.path, {})) as instance:
+        (record,) = instance.fetch_observations(asset, limit=5).records
+        observed = record.asset_observation
+        assert observed is not None and observed.partition == "2026-09-01"
+        assert observed.metadata["by"].value == "ada" and observed.metadata["why"].value == "a test"
+        key = dg.AssetCheckKey(asset, "no_conflict")
+        newest = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
+        assert newest.event is not None and newest.event.dagster_event is not None
+        assert newest.event.dagster_event.asset_check_evaluation_data.passed
 
 
 def test_a_ruling_that_does_not_fit_is_refused_and_says_what_is_known(conflicting: Shop) -> None:

@@ -246,7 +246,7 @@ class Histories(RuleBasedStateMachine):
 
 # Every day the same few histories; many random ones in the thorough set. Not shrunk: that takes longer than finding did.
 _ANY = settings(deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.reuse, Phase.generate))
-FEW = settings(_ANY, max_examples=5, stateful_step_count=14, derandomize=True, database=None)
+FEW = settings(_ANY, max_examples=4, stateful_step_count=12, derandomize=True, database=None)
 MANY = settings(_ANY, max_examples=100, stateful_step_count=30)
 
 

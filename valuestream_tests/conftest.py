@@ -13,6 +13,6 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-def pytest_xdist_auto_num_workers(config: object) -> int:  # noqa: ARG001 - the hook's own signature
+def pytest_xdist_auto_num_workers(config: object) -> int:
     """One more than there are processors: some tests wait for a daemon, or for a disk."""
     return (os.cpu_count() or 1) + 1

@@ -11,8 +11,3 @@ settings.register_profile(
     "thorough", max_examples=2_000, stateful_step_count=80, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
-
-
-def pytest_xdist_auto_num_workers(config: object) -> int:
-    """One more than there are processors: some tests wait for a daemon, or for a disk."""
-    return (os.cpu_count() or 1) + 1

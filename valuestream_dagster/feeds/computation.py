@@ -26,12 +26,15 @@ class Computation:
     Args:
         contract: how payload becomes rows.
         hash: digest of all that decides the output.
-        decisive: that all, as canonical JSON.
     """
 
     contract: RowContract
     hash: str
-    decisive: str
+
+    @property
+    def decisive(self) -> str:
+        """All that decides the output, as canonical JSON."""
+        return decisive_text(self.contract)
 
 
 @dataclass(frozen=True, slots=True)

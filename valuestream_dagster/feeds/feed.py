@@ -19,7 +19,7 @@ from valuestream_dagster.core.rows import Column, CsvFormat, IndependentControl,
 from valuestream_dagster.core.sequence import Sequence, SequenceKey
 from valuestream_dagster.errors import Broken
 from valuestream_dagster.feeds.column_types import canonical_type, holds_every
-from valuestream_dagster.feeds.computation import Computation, OlderColumns, computation_hash, decisive_text
+from valuestream_dagster.feeds.computation import Computation, OlderColumns, computation_hash
 from valuestream_dagster.feeds.declaration import ExpectDeclaration, FeedDeclaration, SequenceDeclaration
 from valuestream_dagster.feeds.transforms import load_transform
 from valuestream_dagster.feeds.versions import Shown, Version, name_in, shown_of
@@ -93,9 +93,9 @@ class Feed:
     def computation_for(self, key: SequenceKey) -> Computation:
         """What makes rows of the deliveries of a key: the newest version of the columns that holds for it (ruling 12)."""
         if self.since is None or key.ordinal >= self.since:
-            return Computation(self.contract, self.computation_hash, decisive_text(self.contract))
+            return Computation(self.contract, self.computation_hash)
         held = [one for one in self.older if one.since is None or one.since <= key.ordinal][-1]
-        return Computation(held.contract, held.hash, decisive_text(held.contract))
+        return Computation(held.contract, held.hash)
 
     @property
     def computations(self) -> tuple[tuple[int | None, str], ...]:

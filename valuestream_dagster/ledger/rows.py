@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from valuestream_dagster.core.continuity import SliceState
-from valuestream_dagster.core.decision import KeyHistory, Ruled, Verdict
+from valuestream_dagster.core.decision import Identity, KeyHistory, Ruled, Verdict
 from valuestream_dagster.core.manifest import Digest, Kind, SealedFile
 from valuestream_dagster.core.sequence import SequenceKey
 
@@ -167,6 +167,11 @@ class PendingDelivery:
     manifest_sha256: str
     stopped: SliceState | None = None
 
+    @property
+    def identity(self) -> Identity:
+        """Who the delivery is within its feed."""
+        return Identity(self.kind, self.key, self.revision)
+
 
 @dataclass(frozen=True, slots=True)
 class BoundDelivery:
@@ -179,6 +184,11 @@ class BoundDelivery:
     manifest: str
     manifest_sha256: str
     sealed_at: datetime
+
+    @property
+    def identity(self) -> Identity:
+        """Who the delivery is within its feed."""
+        return Identity(self.kind, self.key, self.revision)
 
 
 @dataclass(frozen=True, slots=True)

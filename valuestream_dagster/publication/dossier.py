@@ -15,7 +15,6 @@ from typing import Any
 
 import duckdb
 
-from valuestream_dagster.core.decision import Identity
 from valuestream_dagster.core.manifest import Digest
 from valuestream_dagster.core.rows import RowsRefused, RowStamp
 from valuestream_dagster.errors import ValueStreamError
@@ -128,7 +127,7 @@ def compare(feed: Feed, store: LocalStore, first: BoundDelivery, second: BoundDe
     difference = None
     with TemporaryDirectory(dir=scratch, prefix="dossier-") as folder:
         for one in (first, second):
-            record = read_record(store, record_name(feed.source, feed.dataset, _identity(one), one.digest, one.manifest_sha256))
+            record = read_record(store, record_name(feed.source, feed.dataset, one.identity, one.digest, one.manifest_sha256))
             file = None
             try:
                 file = _staged(feed, store, record, Path(folder)) if record is not None else "it was sealed without a record"
@@ -151,10 +150,6 @@ def compare(feed: Feed, store: LocalStore, first: BoundDelivery, second: BoundDe
         for one, (record, file) in zip((first, second), staged, strict=True)
     ]  # fmt: skip
     return Dossier(feed.name, first.kind.value, first.key.text, first.revision, versions[0], versions[1], difference, unread)
-
-
-def _identity(one: BoundDelivery) -> Identity:
-    return Identity(one.kind, one.key, one.revision)
 
 
 def _staged(feed: Feed, store: LocalStore, record: SealRecord, folder: Path) -> StagedFile | str:

@@ -97,7 +97,7 @@ class Publisher(Means):
                 if one.sealed is not None:
                     one.sealed.wait_durable()
                 with self.ledger.session() as session:
-                    facts.read_again(session, self.feed, names)
+                    facts.read_again(session, self.feed, [arrival.manifest.key])
                     with session.transaction():
                         record_feed_version(session, self.feed, self.now())
                         outcome = Recorder(self, facts, None).record_early(session, one)

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from valuestream_dagster.core.decision import Identity
 from valuestream_dagster.errors import NotApplied
 from valuestream_dagster.feeds.settings import Retention, Settings
 from valuestream_dagster.intake.records import RECORDS, read_record, record_name
@@ -210,7 +209,7 @@ def store_names(session: LedgerSession, store: LocalStore) -> StoreNames:
     inputs, records = set(read.needed_lineage()), set[str]()
     for feed, one in read.needed_deliveries():
         source, dataset = feed.split("/")
-        name = record_name(source, dataset, Identity(one.kind, one.key, one.revision), one.digest, one.manifest_sha256)
+        name = record_name(source, dataset, one.identity, one.digest, one.manifest_sha256)
         records.add(name)
         inputs.add(one.manifest_sha256)
         if (record := read_record(store, name)) is not None:

@@ -83,8 +83,7 @@ class Server:
 
     def ticks(self, dataset: str) -> int:
         """How many times the feed's sensor has finished looking."""
-        sensor = f"acme__{dataset}__deliveries"
-        data = self.ask(_TICKS, selector={**LOCATION, "sensorName": sensor})
+        data = self.ask(_TICKS, selector=_selector(dataset))
         return sum(tick["status"] in ("SKIPPED", "SUCCESS") for tick in data["sensorOrError"]["sensorState"]["ticks"])
 
     def wait_ticks(self, dataset: str, count: int = 2) -> None:
@@ -103,14 +102,33 @@ class Server:
 
     # --- doing what the UI does --------------------------------------------------------------------------------------
 
-    def switch_sensor(self, name: str, on: bool) -> None:
-        """The switch beside a sensor."""
-        selector = {**LOCATION, "sensorName": name}
-        state = self.ask(_TICKS, selector=selector)["sensorOrError"]["sensorState"]
-        if on:
-            self.ask(_START, selector=selector)
-        else:
-            self.ask(_STOP, id=state["id"])
+    def start_sensor(self, dataset: str) -> None:
+        """The switch beside a feed's sensor, on."""
+        self.ask(_START, selector=_selector(dataset))
+
+    def stop_sensor(self, dataset: str, beside: str) -> None:
+        """The switch beside a feed's sensor, off; returns when it looks no more.
+
+        Dagster goes on with a tick that is queued or under way when it hears of the switch, and writes back the state that it
+        read before: what is delivered right after the switch would be requested all the same. By the second tick of another
+        sensor the queue from before is used up.
+
+        Args:
+            dataset: whose sensor.
+            beside: a feed whose sensor goes on.
+        """
+        selector = _selector(dataset)
+
+        def is_off() -> bool:
+            state = self.ask(_TICKS, selector=selector)["sensorOrError"]["sensorState"]
+            if state["status"] != "STOPPED":
+                self.ask(_STOP, id=state["id"])
+                return False
+            return all(tick["status"] != "STARTED" for tick in state["ticks"])
+
+        wait_for(f"the switch of {dataset}", is_off)
+        self.wait_ticks(beside)
+        wait_for(f"the last tick of {dataset}", is_off)
 
     def backfill(self, dataset: str, keys: Sequence[str]) -> str:
         """The button "Materialize..." over several partitions."""
@@ -170,6 +188,10 @@ def serve(opened: Deployment, log: Path) -> Iterator[Server]:
             yield server
     finally:
         _end(process)
+
+
+def _selector(dataset: str) -> dict[str, str]:
+    return {**LOCATION, "sensorName": f"acme__{dataset}__deliveries"}
 
 
 def _answers(server: Server) -> bool:

@@ -65,7 +65,7 @@ def story(server: Server) -> Story:
     producer(opened, "damaged").hand_over(damaged(opened, "damaged", 1))
     (gapped,) = deliver(opened, "gapped", 1)
     deliver(opened, "gapped", 3, 4, 5)
-    server.switch_sensor("acme__backfilled__deliveries", on=False)
+    server.stop_sensor("backfilled", beside="ordered")
     backfilled = deliver(opened, "backfilled", *range(1, 11))
     keys = [delivery.key for delivery in backfilled]
     server.instance.add_dynamic_partitions("acme/backfilled", keys)
@@ -138,11 +138,11 @@ def test_a_backfill_from_the_ui_applies_its_keys_in_order(server: Server, story:
 
 def test_a_gap_that_is_filled_lets_the_keys_after_it_go(server: Server, story: Story) -> None:
     # C16, S16, S17: 3 and 4 come before 2.
-    later = deliver(server.opened, "ordered", 4, 3)
+    later = deliver(server.opened, "ordered", 3, 4)  # a tick between the two registers them in the same order
     wait_for("partitions", lambda: len(server.instance.get_dynamic_partitions("acme/ordered")) == 3)
     assert len(server.runs("ordered")) == 1
     filled = deliver(server.opened, "ordered", 2)
-    wait_versions(server, "ordered", [story.ordered, *filled, *reversed(later)])
+    wait_versions(server, "ordered", [story.ordered, *filled, *later])
     assert server.instance.get_dynamic_partitions("acme/ordered") == ["1", "3", "4", "2"]
     # In the registered order 2 is no neighbour of 3, so it is a run of its own, and 3..4 a range.
     wait_for("the runs' end", lambda: len(server.finished("ordered")) == 3)
@@ -154,11 +154,11 @@ def test_a_gap_that_is_filled_lets_the_keys_after_it_go(server: Server, story: S
 def test_a_prefix_that_is_here_at_once_is_one_range_and_a_resend_is_told_of_by_an_equal_version(
     server: Server, story: Story
 ) -> None:
-    server.switch_sensor("acme__ordered__deliveries", on=False)
+    server.stop_sensor("ordered", beside="gapped")
     prefix = deliver(server.opened, "ordered", 5, 6, 7)
     again = producer(server.opened, "ordered").make(4, rows_of(4)).named("resent-4")
     producer(server.opened, "ordered").hand_over(again)
-    server.switch_sensor("acme__ordered__deliveries", on=True)
+    server.start_sensor("ordered")
     wait_for("two more runs", lambda: len(server.finished("ordered")) == 5)
     resend, run = server.finished("ordered")[3:]
     assert (resend.tags["dagster/partition"], range_of(run)) == ("4", ("5", "7"))

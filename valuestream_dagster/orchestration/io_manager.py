@@ -15,8 +15,6 @@ from typing import Any
 
 import dagster as dg
 import duckdb
-import pandas as pd
-import pyarrow as pa
 
 from valuestream_dagster.core.sequence import SequenceKey
 from valuestream_dagster.deployment import Deployment, attach_catalogue, open_deployment
@@ -164,12 +162,14 @@ def _as(relation: duckdb.DuckDBPyRelation, connection: duckdb.DuckDBPyConnection
         _OPEN.append(connection)  # a relation lives no longer than its connection; the step's process ends both
         return relation
     table = relation.to_arrow_table()
-    if wanted is pa.Table:
+    if wanted is type(table):
         return table
     if getattr(wanted, "__module__", "").startswith("polars"):
         import polars as pl  # an optional extra
 
         return pl.from_arrow(table)
+    import pandas as pd  # here: a third of a second, which a process that only publishes need not pay
+
     # ArrowDtype keeps DECIMAL exact, which DuckDB's own conversion to pandas does not.
     return table.to_pandas(types_mapper=pd.ArrowDtype)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,20 +16,17 @@ from uuid import uuid4
 
 import duckdb
 
-from valuestream_dagster.core.continuity import Epoch, Reason, effective_epoch
 from valuestream_dagster.core.decision import Incomplete, Verdict, Wait
 from valuestream_dagster.core.sequence import KeyProblem, SequenceKey
 from valuestream_dagster.errors import FeedBusy, StoreFailure, WrongUse
-from valuestream_dagster.feeds.computation import changed_fields
 from valuestream_dagster.feeds.feed import Feed, shape_json
 from valuestream_dagster.feeds.loading import load_deployment_files
 from valuestream_dagster.feeds.settings import Settings
-from valuestream_dagster.intake.observe import Arrival, Look, UnusableArrival, look
+from valuestream_dagster.intake.observe import Look, UnusableArrival
 from valuestream_dagster.intake.seal import keep_manifest, sealed_name
-from valuestream_dagster.ledger.duck import DuckLedger, LedgerSession
+from valuestream_dagster.ledger.duck import DuckLedger
 from valuestream_dagster.ledger.rows import (
     FeedSummary,
-    KeyRecord,
     Publication,
     Receipt,
     RecordedFile,
@@ -39,14 +36,14 @@ from valuestream_dagster.ledger.rows import (
 from valuestream_dagster.publication.catalogue import known_state, record_feed_version
 from valuestream_dagster.publication.dossier import Dossier, compare
 from valuestream_dagster.publication.explanation import Explanation, Known, explain
+from valuestream_dagster.publication.glance import Glance, glance
 from valuestream_dagster.publication.outcomes import ArrivalOutcome
-from valuestream_dagster.publication.pending import waiting_arrival
-from valuestream_dagster.publication.plan import FeedPlan, PlannedSlice, Staleness, plan_feed
+from valuestream_dagster.publication.plan import FeedPlan, PlannedSlice
 from valuestream_dagster.publication.publish import Publisher
 from valuestream_dagster.publication.receipts import receipt_of, tell
 from valuestream_dagster.publication.recompute import Recomputed, recompute
 from valuestream_dagster.publication.rulings import RulingAsked, rule
-from valuestream_dagster.publication.status import FeedStatus, refused_status, status_of
+from valuestream_dagster.publication.status import FeedStatus, refused_status
 from valuestream_dagster.publication.vacuum import Sweep, vacuum
 from valuestream_dagster.publication.verify import Verified, verify
 from valuestream_dagster.stores.landing import open_landing
@@ -85,28 +82,6 @@ class Noted:
     def rejected(self) -> tuple[Receipt, ...]:
         """The manifests that state no delivery."""
         return tuple(receipt for receipt in self.receipts if receipt.verdict is Verdict.REJECTED)
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """A look, and what the ledger and the catalogue say beside it."""
-
-    feed: Feed
-    look: Look
-    records: Mapping[str, KeyRecord]
-    epoch: Epoch | None
-    summary: FeedSummary
-    gaps: tuple[tuple[int, int], ...]
-    withheld: str | None
-    stored: tuple[Arrival, ...] = ()
-    stale: Staleness = field(default_factory=Staleness)
-
-    def plan(self, *, retry_failed: bool) -> FeedPlan:
-        """The look, judged, and what lies sealed beside it."""
-        return plan_feed(
-            self.feed, self.look, self.records, self.epoch,
-            retry_failed=retry_failed, stored=self.stored, stale=self.stale,
-        )  # fmt: skip
 
 
 class Deployment:
@@ -173,60 +148,34 @@ class Deployment:
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    def plan(self, feed: Feed, *, retry_failed: bool = False) -> FeedPlan:
-        """Look at the landing place and judge what is new there; writes nothing.
+    def glance(self, feed: Feed) -> Glance:
+        """Look at the landing place, the ledger and the catalogue once; writes nothing.
 
-        Costs one listing, two openings of the ledger and one small read per new manifest.
+        Costs one listing and one opening of the ledger; another and one small read each where there are new manifests.
         """
-        return self._facts(feed).plan(retry_failed=retry_failed)
+        return glance(self.publisher(feed))
 
-    def _facts(self, feed: Feed) -> _Facts:
-        publisher = self.publisher(feed)
-        seen = look(
-            feed,
-            publisher.landing,
-            publisher.news,
-            other_feeds=publisher.other_feeds,
-            now=self.now(),
-            limits=self.settings.limits,
-        )
-        with self.ledger.session() as session:
-            stored = tuple(waiting_arrival(feed, one) for one in session.read.pending(feed.name))
-            keys = [arrival.manifest.key for arrival in (*seen.arrivals, *stored)]
-            asked = [name for key in keys for name in (key.text, feed.sequence.predecessor(key).text)]
-            state = known_state(session, path=self.settings.catalog, store=self.settings.store)
-            records = session.read.records(feed.name, asked) if asked else {}
-            recorded = session.read.epoch(feed.name)
-            lowest = session.read.lowest_seen(feed.name)
-            summary = session.read.summary(feed.name, required=feed.rule.required)
-            step = getattr(feed.sequence, "step", 1)
-            stale = _staleness(session, feed)
-            gaps = () if feed.rule.required else session.read.gaps(feed.name, step, self.settings.limits.gap_keys_listed)
-        if seen.absent and lowest is not None:
-            raise StoreFailure(
-                f"the landing place {feed.landing} has gone, and deliveries of {feed.name} came from it.",
-                next_step=f"bring it back (is a share not mounted?), or correct `landing` in {feed.file}.",
-            )
-        first = min([*keys, *([lowest] if lowest else [])], key=lambda key: key.ordinal, default=None)
-        epoch = effective_epoch(feed.rule, recorded, first)
-        withheld = state.withheld.get(feed.name) if state else None
-        return _Facts(feed, seen, records, epoch, summary, gaps, withheld, stored, stale)
+    def settled(self, seen: Glance) -> Glance:
+        """The same glance; or, where a run that died left something, another one after settling and showing that.
+
+        Also a catalogue that is missing, or was built where the deployment no longer is, is made anew by that.
+        """
+        if not seen.left_behind:
+            return seen
+        self.recover(seen.feed)
+        return self.glance(seen.feed)
+
+    def plan(self, feed: Feed, *, retry_failed: bool = False) -> FeedPlan:
+        """Judge what is new at the landing place."""
+        return self.glance(feed).plan(retry_failed=retry_failed)
 
     def status(self, feed: Feed) -> FeedStatus:
         """How the feed stands now."""
-        return self._status(self._facts(feed))
+        return self.status_by(self.glance(feed))
 
-    def plan_with_status(self, feed: Feed) -> tuple[FeedPlan, FeedStatus]:
-        """What a person's apply would do, and how the feed stands, by one look: for a feed of which nothing is new."""
-        facts = self._facts(feed)
-        return facts.plan(retry_failed=True), self._status(facts)
-
-    def _status(self, facts: _Facts) -> FeedStatus:
-        plan, listed = facts.plan(retry_failed=False), self.settings.limits.gap_keys_listed
-        status = status_of(plan, facts.summary, facts.gaps, now=self.now(), listed=listed)
-        if facts.withheld is None:
-            return status
-        return replace(status, status="refused", reason=Reason.REFUSED, notes=(facts.withheld, *status.notes))
+    def status_by(self, seen: Glance) -> FeedStatus:
+        """How a feed stood when it was looked at."""
+        return seen.status(self.now(), listed=self.settings.limits.gap_keys_listed)
 
     def summary(self, feed: Feed) -> FeedSummary:
         """What the ledger alone knows of a feed: there also when its landing place does not answer."""
@@ -248,9 +197,9 @@ class Deployment:
         unseen: str | None = None
         planned: tuple[PlannedSlice, ...] = ()
         try:
-            facts = self._facts(feed)
-            status = self._status(facts)
-            planned = tuple(one for one in facts.plan(retry_failed=False).slices if one.key.text == key.text)
+            seen = self.glance(feed)
+            status = self.status_by(seen)
+            planned = tuple(one for one in seen.plan(retry_failed=False).slices if one.key.text == key.text)
         except StoreFailure as error:
             unseen, status = error.message, refused_status(feed, self.summary(feed))
         with self.ledger.session() as session:
@@ -412,16 +361,6 @@ class Deployment:
         """A connection whose default database is the catalogue, read-only and up to date."""
         self.refresh_catalogue()
         return attach_catalogue(self.settings.catalog)
-
-
-def _staleness(session: LedgerSession, feed: Feed) -> Staleness:
-    deliveries = session.read.stale(feed.name, feed.computations, feed.work_hash)
-    if not deliveries:
-        return Staleness()
-    known = session.read.computations(feed.name)
-    steps = dict.fromkeys((one.computation_hash, feed.computation_for(one.key).decisive) for one in deliveries)
-    fields = [field for before, now in steps if before in known for field in changed_fields(known[before], now)]
-    return Staleness(deliveries, tuple(dict.fromkeys(fields)))
 
 
 def _is_new(receipt: Receipt, last: tuple[Verdict, str] | None, news: Collection[str]) -> bool:

@@ -11,9 +11,10 @@ from valuestream_dagster.cli.standing import Standing, standing_by, standing_of
 from valuestream_dagster.core.continuity import SliceState
 from valuestream_dagster.core.decision import Verdict
 from valuestream_dagster.deployment import RECEIPTS_SHOWN, Deployment
-from valuestream_dagster.errors import NotApplied, StoreFailure, ValueStreamError
+from valuestream_dagster.errors import NotApplied, ValueStreamError
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.rows import Receipt
+from valuestream_dagster.publication.glance import Glance
 from valuestream_dagster.publication.locks import is_busy
 from valuestream_dagster.publication.recompute import Recomputed
 
@@ -80,35 +81,38 @@ def apply_one(
     """Apply what can be applied of one feed; its errors are kept in the answer, so that the next feed goes on."""
     done = FeedApplied(feed)
     try:
-        before = opened.receipts(feed.name, 1)
+        seen = opened.glance(feed)
         try:
-            if not _needs_no_run(opened, feed, only, done):
+            if only is not None or not _needs_no_run(opened, seen, done):
                 _run(opened, feed, only, progress, done)
             _redo(opened, feed, only, progress, redo or Redo(), done)
         finally:
             if done.standing is None:
-                done.receipts = _since(opened, feed, before[0].receipt_id if before else None)
+                done.receipts = _since(opened, feed, seen.told.last_receipt)
     except ValueStreamError as error:
         done.error = error
     done.standing = done.standing or standing_of(opened, feed)
     if done.standing.status.status == "blocked" or done.standing.status.waiting:
-        done.open_ends = _open_ends(opened, feed)
+        done.open_ends = _open_ends(done.standing)
     return done
 
 
-def _needs_no_run(opened: Deployment, feed: Feed, only: str | None, done: FeedApplied) -> bool:
-    """Record what needs no run; whether that is all, and nothing is left that only Dagster can do or be told of."""
-    publisher = opened.publisher(feed)
-    if only is not None or is_busy(publisher.locks, feed.name):
+def _needs_no_run(opened: Deployment, seen: Glance, done: FeedApplied) -> bool:
+    """Record what needs no run; whether that is all, and nothing is left that only Dagster can do or be told of.
+
+    Where nothing is new it is, by what that glance saw, and nothing more is asked of anything.
+    """
+    feed = seen.feed
+    if is_busy(opened.publisher(feed).locks, feed.name):
         return False
-    opened.recover(feed)  # also a catalogue that is missing, or was built where the deployment no longer is
-    plan, status = opened.plan_with_status(feed)
+    seen = opened.settled(seen)
+    plan = seen.plan(retry_failed=True)
     told_to_dagster = any(unusable.settled for unusable in plan.look.unusable)
-    if plan.claimable or told_to_dagster or publisher.has_open_run() or publisher.unreported(1):
+    if plan.claimable or told_to_dagster or seen.told.open_run or seen.told.unreported:
         return False
     noted, sealed = opened.note(plan).receipts, () if feed.paused else opened.take_in_early(plan)
     if not (noted or sealed):
-        done.standing = standing_by(feed, status)  # nothing has changed since that look
+        done.standing = standing_by(opened, seen)  # nothing has changed since that look
     return True
 
 
@@ -172,12 +176,8 @@ def _not_applied(receipt: Receipt) -> Document:
     }
 
 
-def _open_ends(opened: Deployment, feed: Feed) -> list[Document]:
+def _open_ends(standing: Standing) -> list[Document]:
     """Deliveries that are here and wait: blocked by another one (which is no verdict on them), or not complete."""
-    try:
-        slices = opened.plan(feed).slices
-    except StoreFailure:
-        return []
     return [
         {
             "feed": planned.feed,
@@ -189,7 +189,7 @@ def _open_ends(opened: Deployment, feed: Feed) -> list[Document]:
             "detail": f"{planned.feed} {planned.key} r{planned.revision} waits: {planned.why}.",
             "next": "",
         }
-        for planned in slices
+        for planned in standing.slices
         if planned.state in (SliceState.BLOCKED, SliceState.WAITING)
     ]
 

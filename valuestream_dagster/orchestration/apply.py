@@ -57,12 +57,11 @@ def apply_feed(
     if is_busy(publisher.locks, feed.name):
         with publisher.open_run(()):
             pass  # it has ended meanwhile; otherwise this raises FeedBusy, which names the holder
-    opened.recover(feed)
-    unreported = bool(publisher.unreported(1))
-    plan = opened.plan(feed, retry_failed=True)
+    seen = opened.settled(opened.glance(feed))
+    plan = seen.plan(retry_failed=True)
     noted = opened.note(plan)
     keys = (opened.key(feed, only),) if only else plan.claimable
-    if keys or noted.receipts or unreported:
+    if keys or noted.receipts or seen.told.unreported:
         if feed.paused:
             raise NotApplied(f"{feed.name} is paused.", next_step=f"remove `paused` from {feed.file}, then apply again.")
         with instance_of(opened) as instance, kept_open():

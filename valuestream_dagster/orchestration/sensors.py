@@ -83,8 +83,8 @@ def build_sensor(feed: Feed, opened: Deployment, *, extra_feeds: Sequence[Feed])
 
 
 def _tick(instance: dg.DagsterInstance, opened: Deployment, feed: Feed) -> dg.SensorResult | dg.SkipReason:
-    opened.recover(feed)
-    plan = opened.plan(feed)
+    seen = opened.settled(opened.glance(feed))
+    plan = seen.plan(retry_failed=False)
     noted = opened.note(plan)
     registered = instance.get_dynamic_partitions(partitions_name(feed))
     new = unregistered(registered, plan.observed, opened.settings.limits.partitions_per_tick)
@@ -95,7 +95,7 @@ def _tick(instance: dg.DagsterInstance, opened: Deployment, feed: Feed) -> dg.Se
     events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = [
         *rejection_events(feed, noted.rejected),
         # A run at work tells Dagster itself of what it makes visible.
-        *([] if busy else missing_materializations(instance, opened.publisher(feed))),
+        *([] if busy or not seen.told.unreported else missing_materializations(instance, opened.publisher(feed))),
     ]
     if isinstance(request, str) and not (new or events or requests):
         return dg.SkipReason(request)

@@ -10,7 +10,7 @@ from pathlib import Path
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.feeds.settings import Settings
 from valuestream_dagster.ledger.duck import DuckLedger, LedgerSession
-from valuestream_dagster.publication.catalogue import publish_catalogue
+from valuestream_dagster.publication.catalogue import CatalogueState, known_state, publish_catalogue
 from valuestream_dagster.stores.base import LandingPlace
 from valuestream_dagster.stores.local import LocalStore
 
@@ -46,6 +46,16 @@ class Means:
     def segments(self) -> Path:
         """Folder of the ledger's exported rows."""
         return self.settings.ledger.parent / "segments"
+
+    def shown(self, session: LedgerSession) -> tuple[CatalogueState | None, bool]:
+        """The published catalogue's state, and whether it shows all that the ledger has to show.
+
+        Raises:
+            LedgerFailure: it shows more than the ledger knows.
+        """
+        state = known_state(session, path=self.settings.catalog, store=self.settings.store)
+        generation = session.read.generation()
+        return state, generation == 0 or (state is not None and state.shows_all(generation, self.settings.store))
 
     def publish_catalogue(self, session: LedgerSession) -> int:
         """Show what the ledger says is visible."""

@@ -24,7 +24,7 @@ from valuestream_dagster.ledger.duck import LedgerSession
 from valuestream_dagster.ledger.rows import (
     Publication,
 )
-from valuestream_dagster.publication.catalogue import known_state, record_feed_version
+from valuestream_dagster.publication.catalogue import record_feed_version
 from valuestream_dagster.publication.facts import Facts, rows_before
 from valuestream_dagster.publication.locks import run_lock, working
 from valuestream_dagster.publication.means import Means
@@ -124,19 +124,13 @@ class Publisher(Means):
 
     def _settle(self, session: LedgerSession) -> tuple[Settled, ...]:
         settled = settle_interrupted(session, self.feed, self.store, self.now)
-        if settled or not self._is_shown(session):
+        if settled or not self.shown(session)[1]:
             self.publish_catalogue(session)
         return settled
 
-    def _is_shown(self, session: LedgerSession) -> bool:
-        """Whether the catalogue shows all that the ledger has to show."""
-        generation = session.read.generation()
-        state = known_state(session, path=self.settings.catalog, store=self.settings.store)
-        return generation == 0 or (state is not None and state.shows_all(generation, self.settings.store))
-
     def _look(self, keys: Sequence[str]) -> Look:
         """What is new for the keys; where nothing is, what was received for them before and not found good."""
-        seen = self._look_once((), self._news_once_settled)
+        seen = self.look(self._news_once_settled)
         idle = [key for key in keys if not seen.of_key(key)]
         if not idle:
             return seen
@@ -144,9 +138,10 @@ class Publisher(Means):
             # What lies in the store and may go is not asked of the landing place once more.
             stored = {one.key.text for one in session.read.pending(self.feed.name, idle) if one.stopped is None}
             again = session.read.manifests_of(self.feed.name, [key for key in idle if key not in stored])
-        return self._look_once([path for paths in again.values() for path in paths], self.news) if again else seen
+        return self.look(self._news, [path for paths in again.values() for path in paths]) if again else seen
 
-    def _look_once(self, again: Iterable[str], news: NewsQuery) -> Look:
+    def look(self, news: NewsQuery, again: Iterable[str] = ()) -> Look:
+        """Look at the landing place once; see :func:`valuestream_dagster.intake.observe.look`."""
         return look(
             self.feed,
             self.landing,
@@ -163,7 +158,7 @@ class Publisher(Means):
             self._settle(session)
             return session.read.news(self.feed.name, listing)
 
-    def news(self, listing: Sequence[tuple[str, str]]) -> tuple[frozenset[str], frozenset[str]]:
+    def _news(self, listing: Sequence[tuple[str, str]]) -> tuple[frozenset[str], frozenset[str]]:
         """The ledger's answer to which listed objects are news."""
         with self.ledger.session() as session:
             return session.read.news(self.feed.name, listing)
@@ -187,7 +182,7 @@ class Publisher(Means):
     def left_behind(self) -> bool:
         """Whether something is left of a run that died: begun and never ended, or ended and never shown."""
         with self.ledger.session() as session:
-            return bool(session.read.open_runs(self.feed.name)) or not self._is_shown(session)
+            return bool(session.read.open_runs(self.feed.name)) or not self.shown(session)[1]
 
     def _epoch(self, session: LedgerSession, seen: Look) -> Epoch | None:
         return self.epoch_of(session, [arrival.manifest.key for arrival in seen.arrivals])

@@ -9,12 +9,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
+from valuestream_dagster.ledger.duck import DuckLedger
 from valuestream_dagster.publication.run import FeedRun
+from valuestream_dagster.stores.local import LocalLanding
 from valuestream_tests.cli.shop import FEED, Shop, shop_in
 from valuestream_tests.world import plain_catalogue
 
@@ -196,6 +201,36 @@ def test_ctrl_c_at_any_moment_is_no_error_and_no_traceback_and_the_next_apply_go
     shop.json("apply")
     (feed,) = shop.json("status")["feeds"]
     assert (feed["position"], feed["applied"], feed["failed"]) == (days[-1], 30, [])
+
+
+# --- nothing new --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["all applied", "one waits for its turn"])
+def test_an_apply_with_nothing_new_writes_nothing_for_one_listing_and_one_opening_of_the_ledger(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    # L17
+    shop.deliver("2026-09-01")
+    if waits:
+        shop.deliver("2026-09-03")
+    shop.json("apply", code=int(waits))
+    before = {path: path.read_bytes() for path in shop.path.rglob("*") if path.is_file()}
+    done: Counter[str] = Counter()
+
+    def counted(what: str, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def counting(self: object) -> Any:
+            done[what] += 1
+            return call(self)
+
+        return counting
+
+    monkeypatch.setattr(LocalLanding, "list", counted("listing", LocalLanding.list))
+    monkeypatch.setattr(DuckLedger, "session", counted("opening", DuckLedger.session))
+    told = shop.json("apply", code=int(waits))
+    assert (told["applied"], told["runs"]) == ([], [])
+    assert done == {"listing": 1, "opening": 1}
+    assert {path: path.read_bytes() for path in shop.path.rglob("*") if path.is_file()} == before
 
 
 # --- what was lost under our feet ---------------------------------------------------------------------------------------

@@ -76,9 +76,9 @@ class World:
         self.now = now
         declared = {"orders.yaml": feeds} if isinstance(feeds, str) else feeds
         (root / "feeds").mkdir(parents=True, exist_ok=True)
-        (root / "valuestream.yaml").write_text(settings)
-        for name, text in declared.items():
-            (root / "feeds" / name).write_text(text)
+        for path, text in {"valuestream.yaml": settings, **{f"feeds/{name}": text for name, text in declared.items()}}.items():
+            if not (root / path).exists() or (root / path).read_text() != text:  # another process may be reading it
+                (root / path).write_text(text)
 
     @property
     def opened(self) -> Deployment:

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from valuestream_dagster.cli.main import cli
 from valuestream_dagster.producing.pack import pack_delivery
 from valuestream_dagster.producing.statement import PackOptions
+from valuestream_tests.dagster_home import lay_home
 
 FEED = """\
 source: acme
@@ -72,4 +73,5 @@ def shop_in(folder: Path, feeds: dict[str, str] | None = None) -> Shop:
     (path / "valuestream.yaml").write_text("")
     for name, text in (feeds if feeds is not None else {"orders.yaml": FEED}).items():
         (path / "feeds" / name).write_text(text)
+    lay_home(path)
     return Shop(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ def everything(shop: Shop) -> dict[str, int]:
 
 def test_probe_writes_nothing_and_needs_no_state(unmanned: Shop) -> None:
     """L22: before the first run there is no state folder, and afterwards neither."""
+    shutil.rmtree(unmanned.path / "state")
     put(unmanned, "orders-20260901.csv")
     before = everything(unmanned)
     assert unmanned.run("probe", "acme/orders").exit_code == 0

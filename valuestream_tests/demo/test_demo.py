@@ -242,6 +242,7 @@ def test_data_that_is_not_the_packages_is_told_and_exits_1(finished: Finished, t
     assert "bts.flights is NOT what the package holds" in told.out and "52,912 flights" in told.out
 
 
+@pytest.mark.thorough
 def test_a_demo_killed_twice_goes_on_where_it_stopped(tmp_path: Path) -> None:
     deployment = clean_deployment(tmp_path / "demo")
     published = deployment / "state/store/published/bts/flights"

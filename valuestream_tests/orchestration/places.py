@@ -13,6 +13,7 @@ import dagster as dg
 from valuestream_dagster.deployment import Deployment, open_deployment
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.orchestration.home import instance_of
+from valuestream_tests.dagster_home import lay_home
 from valuestream_tests.producer import Delivery, Producer, into_folder
 
 QUIET_HOME = "telemetry: {enabled: false}\nnux: {enabled: false}\n"
@@ -38,6 +39,8 @@ def make_deployment(
     for name, text in feeds.items():
         (folder / "feeds" / f"{name}.yaml").write_text(text, "utf-8")
         (folder / "landing" / name).mkdir(parents=True, exist_ok=True)
+    if not (folder / "state").exists():
+        lay_home(folder)
     return open_deployment(folder, {})
 
 

@@ -86,10 +86,10 @@ class Server:
         data = self.ask(_TICKS, selector=_selector(dataset))
         return sum(tick["status"] in ("SKIPPED", "SUCCESS") for tick in data["sensorOrError"]["sensorState"]["ticks"])
 
-    def wait_ticks(self, dataset: str, count: int = 2) -> None:
-        """Wait until the sensor has looked that often again."""
-        before = self.ticks(dataset)
-        wait_for(f"{count} ticks of {dataset}", lambda: self.ticks(dataset) >= before + count)
+    def wait_ticks(self, *datasets: str, count: int = 2) -> None:
+        """Wait until the sensors have looked that often again."""
+        wanted = {dataset: self.ticks(dataset) + count for dataset in datasets}
+        wait_for(f"{count} ticks of {datasets}", lambda: all(self.ticks(of) >= ticks for of, ticks in wanted.items()))
 
     def failure(self, run: dg.DagsterRun) -> dict[str, Any]:
         """Why a run's step failed: description and metadata, as the UI shows it."""

@@ -74,7 +74,7 @@ def story(server: Server) -> Story:
 
 
 def test_a_manifest_without_its_file_asks_for_no_run(server: Server, story: Story) -> None:
-    server.wait_ticks("ordered", 1)
+    server.wait_ticks("ordered", count=1)
     assert server.runs("ordered") == []  # S1
     for path, data in story.ordered.files.items():
         producer(server.opened, "ordered").put(path, data)
@@ -183,8 +183,7 @@ def test_looking_again_asks_for_nothing_and_tells_of_nothing(server: Server, sto
     names = ("ordered", "gapped", "damaged")
     before = {name: (server.runs(name), server.versions(name), alerts(server, name)) for name in names}
     receipts = server.opened.receipts(None)
-    for name in names:
-        server.wait_ticks(name)
+    server.wait_ticks(*names)
     after = {name: (server.runs(name), server.versions(name), alerts(server, name)) for name in names}
     assert after == before
     assert server.opened.receipts(None) == receipts

@@ -32,7 +32,7 @@ def delta(orders: Producer, key: int, rows: Sequence[tuple[int, str, str]], revi
 # --- periods -----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=3, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     order=st.lists(st.sampled_from([1, 2, 3]), max_size=3).flatmap(
         lambda repeats: st.permutations([1, 2, 3, *repeats])
@@ -287,7 +287,7 @@ def check_history(history: Sequence[Sequence[Link]]) -> None:
         assert world.apply() == []
 
 
-@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=3, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(history=st.lists(st.lists(links, min_size=1, max_size=4), min_size=1, max_size=4))
 def test_the_current_state_is_the_newest_full_and_the_contiguous_deltas_whatever_the_order_of_arrival(
     history: list[list[Link]],

@@ -83,7 +83,7 @@ def test_eight_processes_race_and_each_key_is_accepted_once(tmp_path: Path) -> N
         assert world.published() == world.named_files()
 
 
-@pytest.mark.parametrize("rounds", [10, pytest.param(100, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("rounds", [6, pytest.param(100, marks=pytest.mark.thorough)])
 def test_readers_never_see_an_inconsistent_pair_of_views_while_revisions_are_published(rounds: int, tmp_path: Path) -> None:
     """S9, L18: both keys of a run, and every view, change together or not at all."""
     world = World(tmp_path)

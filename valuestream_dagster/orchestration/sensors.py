@@ -7,9 +7,10 @@ Eligibility always comes from the ledger; Dagster's run table is only asked how 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
@@ -17,7 +18,7 @@ from valuestream_dagster.core.sequence import SequenceKey
 from valuestream_dagster.deployment import Deployment, open_deployment
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.rows import Receipt
-from valuestream_dagster.orchestration.checks import check_of_code
+from valuestream_dagster.orchestration.checks import COMPLETE, FIXITY, check_of_code
 from valuestream_dagster.orchestration.names import (
     FEED_TAG,
     RECOMPUTING_TAG,
@@ -34,6 +35,7 @@ from valuestream_dagster.orchestration.names import (
 from valuestream_dagster.orchestration.partition_rule import range_tags, ranges, unregistered
 from valuestream_dagster.orchestration.repair import missing_materializations
 from valuestream_dagster.orchestration.side_jobs import build_recomputing_job, build_sealing_job, waiting_identity
+from valuestream_dagster.publication.glance import Glance
 from valuestream_dagster.publication.locks import is_busy
 from valuestream_dagster.publication.plan import FeedPlan
 
@@ -77,12 +79,14 @@ def build_sensor(feed: Feed, opened: Deployment, *, extra_feeds: Sequence[Feed])
             return dg.SkipReason(f"{feed.name} is declared no more; reload the code location to take it off the page.")
         if declared.paused:
             return dg.SkipReason(f"{feed.name} is paused in {declared.file}.")
-        return _tick(context.instance, current, declared)
+        return _tick(context.instance, current, declared, context.cursor)
 
     return deliveries
 
 
-def _tick(instance: dg.DagsterInstance, opened: Deployment, feed: Feed) -> dg.SensorResult | dg.SkipReason:
+def _tick(
+    instance: dg.DagsterInstance, opened: Deployment, feed: Feed, cursor: str | None
+) -> dg.SensorResult | dg.SkipReason:
     seen = opened.settled(opened.glance(feed))
     plan = seen.plan(retry_failed=False)
     noted = opened.note(plan)
@@ -92,8 +96,10 @@ def _tick(instance: dg.DagsterInstance, opened: Deployment, feed: Feed) -> dg.Se
     request = busy or _request(instance, opened, plan, [*registered, *new])
     requests = [] if isinstance(request, str) else [request]
     requests += _side_requests(instance, opened, plan)
+    told_before, refusals = json.loads(cursor or "{}"), _refusals(seen)
     events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = [
         *rejection_events(feed, noted.rejected),
+        *_refusal_events(feed, told_before, refusals),
         # A run at work tells Dagster itself of what it makes visible.
         *([] if busy or not seen.told.unreported else missing_materializations(instance, opened.publisher(feed))),
     ]
@@ -103,7 +109,36 @@ def _tick(instance: dg.DagsterInstance, opened: Deployment, feed: Feed) -> dg.Se
         dynamic_partitions_requests=[partitions_of(feed).build_add_request(new)] if new else [],
         run_requests=requests,
         asset_events=events,
+        cursor=json.dumps({check: _short(why) for check, why in refusals.items()}),
     )
+
+
+def _refusals(seen: Glance) -> dict[str, str]:
+    """Why nothing of the feed is done, or readers are kept from it, by the check that says so."""
+    why = {FIXITY: seen.told.withheld} if seen.told.withheld else {}
+    if seen.look.refusals:
+        first = seen.look.refusals[0]
+        why[COMPLETE] = f"{seen.feed.name} is refused: {first.detail}. Next: {first.next_step}"
+    return why
+
+
+def _refusal_events(feed: Feed, before: Mapping[str, str], now: Mapping[str, str]) -> list[dg.AssetCheckEvaluation]:
+    """A feed that is refused has no run that could fail, so its check fails from here: once per reason, and is green again later.
+
+    The sensor's cursor keeps what was told; a daemon that dies in between tells it once more.
+    """
+    failed = {check: why for check, why in now.items() if before.get(check) != _short(why)}
+    mended = {check: f"{feed.name} is refused no more." for check in before if check not in now}
+    return [
+        dg.AssetCheckEvaluation(
+            asset_key=asset_key(feed),
+            check_name=check,
+            passed=check in mended,
+            severity=dg.AssetCheckSeverity.ERROR,
+            description=why,
+        )
+        for check, why in (failed | mended).items()
+    ]
 
 
 def _busy(instance: dg.DagsterInstance, opened: Deployment, feed: Feed) -> str | None:

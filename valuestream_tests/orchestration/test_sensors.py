@@ -31,10 +31,10 @@ def opened(tmp_path: Path) -> Deployment:
     return places.make_deployment(tmp_path, {"a": places.feed_text("a", places.CHAINED)})
 
 
-def tick(opened: Deployment, instance: dg.DagsterInstance) -> dg.SensorResult:
+def tick(opened: Deployment, instance: dg.DagsterInstance, cursor: str | None = None) -> dg.SensorResult:
     """One look, with its partitions registered as the daemon does; a skip is a result without requests."""
     sensor = build_sensor(opened.feed("acme/a"), opened, extra_feeds=())
-    answer = sensor(dg.build_sensor_context(instance))
+    answer = sensor(dg.build_sensor_context(instance, cursor))
     if isinstance(answer, dg.SkipReason):
         return dg.SensorResult(skip_reason=answer)
     assert isinstance(answer, dg.SensorResult)
@@ -178,6 +178,42 @@ def test_a_manifest_that_states_nothing_is_reported_once(opened: Deployment, ins
     assert event.metadata["manifest"].value == "broken.manifest.json"
     assert "Next: " in str(event.description)
     assert tick(opened, instance).asset_events == []
+
+
+def test_a_refused_feed_fails_its_check_once_until_it_is_mended(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """C26: no run can fail of a feed of which nothing is run, so the sensor tells of it, and an alert follows the check."""
+    by_name = places.feed_text("a", "{kind: date, pattern: 'orders-{date:YYYYMMDD}.csv'}", "manifest: none\n")
+    opened = places.make_deployment(tmp_path, {"a": by_name.replace("controls: {totals: [amount]}\n", "")})
+    bad = opened.path / "landing/a/orders-2026O901.csv"
+    bad.write_text("id,amount,op\n1,1.00,\n")
+    first = tick(opened, instance)
+    (event,) = first.asset_events
+    assert isinstance(event, dg.AssetCheckEvaluation)
+    assert (event.check_name, event.passed, event.severity) == ("complete", False, dg.AssetCheckSeverity.ERROR)
+    assert "acme/a is refused: " in str(event.description) and bad.name in str(event.description)
+    assert why(first if first.skip_reason else tick(opened, instance, first.cursor)).startswith("acme/a is refused: ")
+    assert tick(opened, instance, first.cursor).asset_events == []
+    bad.unlink()
+    mended = tick(opened, instance, first.cursor)
+    (event,) = mended.asset_events
+    assert isinstance(event, dg.AssetCheckEvaluation) and (event.check_name, event.passed) == ("complete", True)
+    assert tick(opened, instance, mended.cursor).asset_events == []
+
+
+def test_a_lost_file_fails_its_check_once(opened: Deployment, instance: dg.DagsterInstance) -> None:
+    places.deliver(opened, "a", 1)
+    feed = opened.feed("acme/a")
+    with opened.publisher(feed).open_run(opened.plan(feed).claimable) as run:
+        list(run.publish(opened.plan(feed).claimable))
+    (lost,) = (opened.settings.store / "published").rglob("*.parquet")
+    lost.unlink()
+    opened.settings.catalog.unlink()
+    first = tick(opened, instance)
+    (event,) = [one for one in first.asset_events if isinstance(one, dg.AssetCheckEvaluation)]
+    assert (event.check_name, event.passed) == ("fixity", False)
+    assert "a published file cannot be read" in str(event.description)
+    again = tick(opened, instance, first.cursor).asset_events
+    assert not any(isinstance(one, dg.AssetCheckEvaluation) for one in again)
 
 
 def test_what_an_edit_made_stale_is_made_again_by_a_job_only_where_the_feed_says_so(

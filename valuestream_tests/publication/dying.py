@@ -16,6 +16,9 @@ from typing import Any, cast
 from valuestream_dagster.ledger.duck import DuckLedger, LedgerSession
 from valuestream_dagster.publication import catalogue, take_in
 from valuestream_dagster.publication.publish import Publisher
+from valuestream_dagster.publication.recompute import recompute
+from valuestream_dagster.publication.vacuum import vacuum
+from valuestream_dagster.stores.local import LocalStore
 from valuestream_tests.world import World, apply
 
 DIED = 9
@@ -95,37 +98,55 @@ def _announced(function: Callable[..., Any], step: str) -> Callable[..., Any]:
     return call
 
 
-def _settle_and_die(world: World, step: str, count: int) -> None:
-    """In the child: nothing but settling what is left."""
-    _die.step, _die.left = step, count
+def _apply(world: World) -> None:
+    apply(world.opened, around=_dying)
+
+
+def _settle(world: World) -> None:
+    """Nothing but settling what is left."""
     opened = world.opened
     _dying(opened.publisher(opened.feed("acme/orders"))).settle()
 
 
-def _apply_and_die(world: World, step: str, count: int) -> None:
+def _recompute(world: World) -> None:
+    opened = world.opened
+    recompute(_dying(opened.publisher(opened.feed("acme/orders"))))
+
+
+def _vacuum(world: World) -> None:
+    opened = world.opened
+    ledger = _DyingLedger(opened.ledger.path, now=opened.now)
+    vacuum(ledger, opened.store, opened.settings, opened.now(), carry_out=True)
+
+
+_DOING = {"apply": _apply, "settle": _settle, "recompute": _recompute, "vacuum": _vacuum}
+
+
+def _do_and_die(world: World, doing: str, step: str, count: int) -> None:
     """In the child."""
     _die.step, _die.left = step, count
-    for module, name, announced in (
+    for place, name, announced in (
         (take_in, "seal", "sealed"),
         (take_in, "stage", "staged"),
         (take_in, "publish_file", "linked"),
         (take_in, "read_back", "read back"),
         (catalogue, "_build", "catalogue built"),
+        (LocalStore, "delete", "deleted"),
     ):
-        setattr(module, name, _announced(getattr(module, name), announced))
-    apply(world.opened, around=_dying)
+        setattr(place, name, _announced(getattr(place, name), announced))
+    _DOING[doing](world)
 
 
 def applying(world: World) -> BaseProcess:
     """A process that has begun to apply, to be killed."""
-    process = _server.Process(target=_apply_and_die, args=(world, "never", 0))
+    process = _server.Process(target=_do_and_die, args=(world, "apply", "never", 0))
     process.start()
     return process
 
 
-def die_at(world: World, step: str, count: int = 1, *, settling: bool = False) -> bool:
-    """Apply (or only settle) in a process that dies the n-th time it has come to a step; whether it came so far."""
-    process = _server.Process(target=_settle_and_die if settling else _apply_and_die, args=(world, step, count))
+def die_at(world: World, step: str, count: int = 1, *, doing: str = "apply") -> bool:
+    """Apply (or settle, recompute, vacuum) in a process that dies the n-th time it has come to a step; whether it came so far."""
+    process = _server.Process(target=_do_and_die, args=(world, doing, step, count))
     process.start()
     process.join()
     assert process.exitcode in {0, DIED}, process.exitcode

@@ -119,7 +119,7 @@ def test_a_crash_while_an_interrupted_run_is_being_settled_is_settled_by_the_one
     assert die_at(world, "committed", 3)
     opened = world.opened
     assert opened.publisher(opened.feed("acme/orders")).has_open_run()
-    assert die_at(world, step, count, settling=True)
+    assert die_at(world, step, count, doing="settle")
     world.apply()
     assert end_state(world) == undisturbed
     check_nothing_is_half_or_twice(world)

@@ -15,7 +15,8 @@ from valuestream_dagster.errors import FeedBusy, NotApplied
 from valuestream_dagster.feeds.settings import Retention
 from valuestream_dagster.publication.locks import working
 from valuestream_dagster.publication.vacuum import StoreNames, Sweep, plan_sweep
-from valuestream_dagster.stores.local import LocalStore, StoredFile
+from valuestream_dagster.stores.local import StoredFile
+from valuestream_tests.publication.dying import die_at
 from valuestream_tests.publication.test_recompute import declare, make_half, recompute, retyped
 from valuestream_tests.world import PERIODS, REQUIRED, World
 
@@ -194,20 +195,17 @@ def test_a_store_that_knows_more_than_the_ledger_is_left_alone(tmp_path: Path) -
         sweep(later(aged(world)))
 
 
-def test_a_death_between_record_and_removal_is_made_good_by_the_next_vacuum(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("step", "count"), [("write removals", 1), ("before commit", 1), ("committed", 1), ("deleted", 2)])
+def test_a_process_that_dies_while_it_clears_away_is_made_good_by_the_next_vacuum(step: str, count: int, tmp_path: Path) -> None:
+    """L18, L21: readers notice nothing of it."""
     world = later(aged(corrected(tmp_path)))
-
-    def dies(_self: LocalStore, _rel: str) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(LocalStore, "delete", dies)
-        with pytest.raises(KeyboardInterrupt):
-            sweep(world)
+    seen = world.seen()
+    assert die_at(world, step, count, doing="vacuum")
+    assert (world.seen().rows, world.seen().publications) == (seen.rows, seen.publications)
     assert sweep(world).removals
     assert world.published() == world.named_now() and sweep(world).removals == ()
+    world.apply()
+    assert (world.seen().rows, world.seen().publications) == (seen.rows, seen.publications)
 
 
 PUBLISHED = st.sampled_from([f"published/a/b/{number}" for number in range(6)])

@@ -150,7 +150,7 @@ class _Kept(threading.local):
             return idle
         self._process = os.getpid()
         # One thread: the ledger's queries are small, and the cores belong to the payload.
-        return duckdb.connect(":memory:", config={"threads": 1, "temp_directory": gettempdir()})
+        return duckdb.connect(":memory:", config={"threads": 1, "temp_directory": _scratch()})
 
     def give_back(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Keep it for the next time."""
@@ -158,6 +158,15 @@ class _Kept(threading.local):
             self._idle = connection
         else:
             connection.close()
+
+
+def _scratch() -> str:
+    try:
+        return gettempdir()
+    except OSError as error:
+        raise LedgerFailure(
+            f"no temporary folder can be written: {error}", next_step="free space, or let TMPDIR name a folder that has some."
+        ) from error
 
 
 _kept = _Kept()
@@ -178,11 +187,22 @@ def _attached(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         ) from error
     try:
         yield connection
-        connection.execute(f"USE memory.main; DETACH {_ALIAS}")
+        _detach(connection, path)
     except BaseException:
         connection.close()  # which lets go of the file whatever is unfinished in it; a detached one stays open until that is over
         raise
     _kept.give_back(connection)
+
+
+def _detach(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Let go of the file, which folds its log into it."""
+    try:
+        connection.execute(f"USE memory.main; DETACH {_ALIAS}")
+    except duckdb.Error as error:
+        raise LedgerFailure(
+            f"the ledger {path} could not be closed: {error}",
+            next_step="free space or repair the disk, then run it again; what was committed is kept in the ledger's log.",
+        ) from error
 
 
 def _schema_version(connection: duckdb.DuckDBPyConnection) -> int:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import multiprocessing
+import resource
 import time
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from valuestream_dagster.errors import FeedBusy, FenceLost
+from valuestream_dagster.errors import FeedBusy, FenceLost, ValueStreamError
+from valuestream_tests.permissions import bound_by_permissions
 from valuestream_tests.world import World
 
 PROCESSES = 8
@@ -105,6 +107,77 @@ def test_readers_never_see_an_inconsistent_pair_of_views_while_revisions_are_pub
     for reader in readers:
         reader.join(60)
     assert all(text.startswith("ok ") and int(text.split()[1]) > 0 for text in told), told
+
+
+def _apply_with_files_up_to(limit: int, world: World, told: multiprocessing.Queue[str]) -> None:
+    """In the child: no file may grow beyond ``limit`` bytes, whoever writes it; what apply says to that."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    told.put(_told_by_apply(world))
+
+
+@pytest.mark.parametrize(
+    ("limit", "rows"),
+    [
+        pytest.param(0, 10, id="no temporary file"),
+        pytest.param(2_000, 10, id="no commit"),
+        pytest.param(100_000, 10, id="no folding of the ledger's log into it"),
+        pytest.param(8_000_000, 240_000, id="no payload"),
+    ],
+)
+def test_a_disk_that_is_full_is_said_and_once_there_is_room_everything_goes_on(limit: int, rows: int, tmp_path: Path) -> None:
+    """L18: real writes that fail; nothing is lost, nothing is half there."""
+    world = World(tmp_path)
+    orders = world.producer()
+    orders.deliver(1, [(1, "1.00", "U")])
+    world.apply()
+    orders.deliver(2, [(number, f"{number}.00", f"{number * 7919 % 1_000_003:x}" * 6) for number in range(rows)])
+    orders.deliver(1, [(1, "2.00", "U")], revision=2)
+    world.settle()
+    spawn = multiprocessing.get_context("spawn")
+    said: multiprocessing.Queue[str] = spawn.Queue()
+    child = spawn.Process(target=_apply_with_files_up_to, args=(limit, world, said))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    told = said.get(timeout=60)
+    assert ("File too large" in told or "temporary" in told) and "Next: " in told, told
+    assert world.by_key() in ({"1": 1}, {"1": 2}, {"1": 2, "2": 1})
+    world.apply()
+    assert world.by_key() == {"1": 2, "2": 1} and world.status().healthy
+    assert world.query("SELECT count(*) FROM acme.orders") == [(rows + 1,)]
+    assert world.named_files() <= world.published()
+
+
+@pytest.mark.parametrize("folder", ["state/store", "state/store/published", "state/store/sealed", "state"])
+def test_a_folder_that_may_not_be_written_is_said_and_once_it_may_everything_goes_on(folder: str, tmp_path: Path) -> None:
+    """L18"""
+    world = World(tmp_path)
+    world.producer().deliver(1, [(1, "1.00", "U")])
+    world.apply()
+    world.producer().deliver(2, [(2, "2.00", "U")])
+    world.settle()
+    closed = [tmp_path / folder, *(path for path in (tmp_path / folder).rglob("*") if path.is_dir())]
+    for path in closed:
+        path.chmod(0o555)
+    try:
+        with bound_by_permissions():
+            told = _told_by_apply(world)
+    finally:
+        for path in closed:
+            path.chmod(0o755)
+    assert "Permission denied" in told and "Next: " in told, told
+    assert world.by_key() == {"1": 1}
+    world.apply()
+    assert world.by_key() == {"1": 1, "2": 1} and world.status().healthy
+
+
+def _told_by_apply(world: World) -> str:
+    """What apply could not do, and why."""
+    try:
+        outcomes = [outcome for key in world.apply() for outcome in key.outcomes]
+    except ValueStreamError as error:
+        return f"{error.message} Next: {error.next_step}"
+    return "; ".join(str(one.told) for one in outcomes if not one.told.ok) or "ok"
 
 
 def test_a_clock_that_goes_back_changes_no_order(tmp_path: Path) -> None:

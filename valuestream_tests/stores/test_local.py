@@ -14,6 +14,7 @@ from valuestream_dagster.stores import local
 from valuestream_dagster.stores.landing import open_landing
 from valuestream_dagster.stores.local import LocalLanding, LocalStore
 from valuestream_dagster.stores.s3 import S3Landing
+from valuestream_tests.permissions import bound_by_permissions
 
 
 @pytest.fixture
@@ -77,10 +78,9 @@ def test_a_name_that_is_not_utf8_is_listed_read_and_addressed(root: Path) -> Non
     assert LocalLanding(root).uri(stat.path).endswith("/caf%E9.csv")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_folder_that_may_not_be_read_is_named(root: Path) -> None:
     (root / "closed").mkdir(mode=0)
-    with pytest.raises(StoreFailure, match="closed: Permission denied"):
+    with bound_by_permissions(), pytest.raises(StoreFailure, match="closed: Permission denied"):
         LocalLanding(root).list()
 
 

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
+from sqlalchemy.exc import OperationalError
 
 from valuestream_dagster.deployment import Deployment
+from valuestream_dagster.errors import StoreFailure
 
 HOME_VARIABLE = "DAGSTER_HOME"
 
@@ -45,11 +47,21 @@ def _lay_configuration(opened: Deployment, home: Path) -> None:
 
 @contextmanager
 def instance_of(opened: Deployment) -> Iterator[dg.DagsterInstance]:
-    """The deployment's Dagster instance, for the length of a block."""
-    home = prepare_home(opened)
-    os.environ[HOME_VARIABLE] = str(home)  # run workers and code that Dagster starts find the same one
-    with dg.DagsterInstance.get() as instance:
-        yield instance
+    """The deployment's Dagster instance, for the length of a block.
+
+    Raises:
+        StoreFailure: its storage did not answer, before or within the block.
+    """
+    try:
+        home = prepare_home(opened)
+        os.environ[HOME_VARIABLE] = str(home)  # run workers and code that Dagster starts find the same one
+        with dg.DagsterInstance.get() as instance:
+            yield instance
+    except OperationalError as error:
+        raise StoreFailure(
+            f"Dagster's storage (see {opened.settings.dagster_home / 'dagster.yaml'}) did not answer: {error.orig}.",
+            next_step="free space or bring it back, then run it again; what was published is kept and is told to Dagster then.",
+        ) from error
 
 
 def home_warning(opened: Deployment, environ: Mapping[str, str]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -231,6 +232,22 @@ def test_an_apply_with_nothing_new_writes_nothing_for_one_listing_and_one_openin
     assert (told["applied"], told["runs"]) == ([], [])
     assert done == {"listing": 1, "opening": 1}
     assert {path: path.read_bytes() for path in shop.path.rglob("*") if path.is_file()} == before
+
+
+def test_a_disk_that_is_full_for_dagster_is_said_and_the_next_apply_goes_on(shop: Shop) -> None:
+    """L18"""
+    shop.deliver("2026-09-01")
+    shop.json("apply")
+    shop.deliver("2026-09-02")
+    full = subprocess.run(
+        [Path(sys.executable).with_name("valuestream"), "-d", str(shop.path), "apply"],
+        check=False, capture_output=True, text=True, timeout=120,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+    )  # fmt: skip
+    assert full.returncode == 1, full
+    assert "Dagster's storage" in full.stderr and "next: free space" in full.stderr, full.stderr
+    assert "internal error" not in full.stderr and "Traceback" not in full.stderr
+    assert [one["key"] for one in shop.json("apply")["applied"]] == ["2026-09-02"]
 
 
 # --- what was lost under our feet ---------------------------------------------------------------------------------------

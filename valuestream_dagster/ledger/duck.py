@@ -181,9 +181,12 @@ def _attached(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         connection.execute(f"ATTACH '{file}' AS {_ALIAS}; USE {_ALIAS}.main")
     except duckdb.Error as error:
         connection.close()
+        held = "lock" in str(error)  # DuckDB has no error of its own for it
         raise LedgerFailure(
             f"the ledger {path} cannot be opened: {error}",
-            next_step="end the program that holds it (any DuckDB shell on this file does), or restore a backup.",
+            next_step="end the program that holds it (any DuckDB shell on this file does)."
+            if held
+            else "`valuestream restore` a backup; where there is none, move the file away and run `valuestream rebuild`.",
         ) from error
     try:
         yield connection

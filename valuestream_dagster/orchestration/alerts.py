@@ -21,8 +21,8 @@ import dagster as dg
 
 from valuestream_dagster.deployment import Deployment, open_deployment
 from valuestream_dagster.feeds.feed import Feed
-from valuestream_dagster.orchestration.assets import why_failed
 from valuestream_dagster.orchestration.checks import check_specs
+from valuestream_dagster.orchestration.failures import why_failed
 from valuestream_dagster.orchestration.names import asset_key
 
 PATIENCE = timedelta(hours=24)

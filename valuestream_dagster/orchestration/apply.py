@@ -12,9 +12,10 @@ from valuestream_dagster.deployment import Deployment
 from valuestream_dagster.errors import NotApplied, is_interrupt
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.rows import Receipt
-from valuestream_dagster.orchestration.assets import build_asset, why_failed
+from valuestream_dagster.orchestration.assets import build_asset
 from valuestream_dagster.orchestration.component import shared_resources
 from valuestream_dagster.orchestration.event_log import kept_open
+from valuestream_dagster.orchestration.failures import why_failed
 from valuestream_dagster.orchestration.home import instance_of
 from valuestream_dagster.orchestration.io_manager import on_progress
 from valuestream_dagster.orchestration.names import FEED_TAG, asset_key, partitions_name

@@ -9,10 +9,11 @@ import dagster as dg
 
 from valuestream_dagster.core.continuity import Blocked
 from valuestream_dagster.core.sequence import SequenceKey
-from valuestream_dagster.errors import NotApplied, ValueStreamError
+from valuestream_dagster.errors import NotApplied
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.orchestration.checks import check_results, check_specs
 from valuestream_dagster.orchestration.event_log import make_durable
+from valuestream_dagster.orchestration.failures import refusal, told_as_failure
 from valuestream_dagster.orchestration.io_manager import Release, ValueStreamIOManager
 from valuestream_dagster.orchestration.names import BYTES_ONLY, IO_MANAGER, asset_key, identifier, partitions_of
 from valuestream_dagster.publication.outcomes import KeyOutcome
@@ -54,15 +55,13 @@ def _asset(feed: Feed, extra_feeds: Sequence[Feed]) -> dg.AssetsDefinition:
     )
     def feed_asset(context: dg.AssetExecutionContext) -> Iterator[Any]:
         io_manager: ValueStreamIOManager = getattr(context.resources, IO_MANAGER)
-        try:
+        with told_as_failure():
             opened = io_manager.opened_with(extra_feeds)
             declared = opened.feed(feed.name)
             if declared.paused:
                 raise NotApplied(f"{feed.name} is paused.", next_step=f"remove `paused` from {declared.file}, then run it again.")
             keys = sorted((opened.key(declared, text) for text in context.partition_keys), key=lambda key: key.ordinal)
             yield from _publish(context, io_manager, opened.publisher(declared), keys)
-        except ValueStreamError as error:
-            raise refusal(error.message, error.next_step, code=error.kind, retry=error.retryable) from error
 
     return feed_asset
 
@@ -132,28 +131,6 @@ def _absent(run: FeedRun, publisher: Publisher, keys: Sequence[SequenceKey]) -> 
         code="nothing_delivered",
         more={"refused_keys": ", ".join(key.text for key in keys)},
     )
-
-
-def refusal(
-    detail: str, next_step: str, *, code: str, retry: bool = False, more: dict[str, Any] | None = None
-) -> dg.Failure:
-    """A red run that says why and what to do. Never retried by Dagster unless the surroundings failed."""
-    return dg.Failure(
-        description=f"{detail} Next: {next_step}" if next_step else detail,
-        allow_retries=retry,
-        metadata={"reason": code, "detail": detail, "next_step": next_step or "nothing to do", **(more or {})},
-    )
-
-
-def why_failed(event: dg.DagsterEvent) -> str:
-    """Why a step failed, as a sentence: the refusal's own, else the innermost error without its trace."""
-    failure = event.step_failure_data
-    if failure.user_failure_data is not None and failure.user_failure_data.description:
-        return failure.user_failure_data.description
-    error = failure.error
-    while error is not None and error.cause is not None:
-        error = error.cause
-    return f"internal error: {error.message.strip()}" if error else "internal error"
 
 
 def _description(feed: Feed) -> str:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError
 
 from valuestream_dagster.deployment import Deployment
 from valuestream_dagster.errors import StoreFailure
@@ -57,10 +57,12 @@ def instance_of(opened: Deployment) -> Iterator[dg.DagsterInstance]:
         os.environ[HOME_VARIABLE] = str(home)  # run workers and code that Dagster starts find the same one
         with dg.DagsterInstance.get() as instance:
             yield instance
-    except OperationalError as error:
+    except DatabaseError as error:
+        home = opened.settings.dagster_home
         raise StoreFailure(
-            f"Dagster's storage (see {opened.settings.dagster_home / 'dagster.yaml'}) did not answer: {error.orig}.",
-            next_step="free space or bring it back, then run it again; what was published is kept and is told to Dagster then.",
+            f"Dagster's storage (see {home / 'dagster.yaml'}) did not answer: {error.orig}.",
+            next_step="free space or bring it back, then run it again; what was published is kept and is told to Dagster then. "
+            f"If it is damaged, move {home} away and run `valuestream recover`.",
         ) from error
 
 

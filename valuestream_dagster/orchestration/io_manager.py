@@ -22,6 +22,7 @@ from valuestream_dagster.errors import WrongUse
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.ledger.rows import Publication
 from valuestream_dagster.orchestration.event_log import kept_open, make_durable
+from valuestream_dagster.orchestration.failures import told_as_failure
 from valuestream_dagster.orchestration.names import BYTES_ONLY, asset_key
 from valuestream_dagster.publication.outcomes import KeyOutcome, PreparedKey
 from valuestream_dagster.publication.publish import Publisher
@@ -99,8 +100,9 @@ class ValueStreamIOManager(dg.ConfigurableIOManager):
                 f"{context.asset_key.to_user_string()} is no feed, and this IO manager publishes feeds only.",
                 next_step="give your own asset an IO manager of its own; it may still load feeds through this one.",
             )
-        obj.outcome = obj.run.record([obj.prepared])[0]
-        obj.run.close()
+        with told_as_failure():
+            obj.outcome = obj.run.record([obj.prepared])[0]
+            obj.run.close()
         if obj.outcome.publication is not None:
             context.add_output_metadata(materialization_metadata(obj.outcome.publication))
 

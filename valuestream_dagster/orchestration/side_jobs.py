@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from valuestream_dagster.errors import ValueStreamError
 from valuestream_dagster.feeds.feed import Feed
-from valuestream_dagster.orchestration.assets import refusal
+from valuestream_dagster.orchestration.failures import refusal, told_as_failure
 from valuestream_dagster.orchestration.io_manager import ValueStreamIOManager
 from valuestream_dagster.orchestration.names import (
     IO_MANAGER,
@@ -39,9 +38,9 @@ def build_sealing_job(feed: Feed, extra_feeds: Sequence[Feed]) -> dg.JobDefiniti
     )
     def seal_waiting(context: dg.OpExecutionContext) -> None:
         io_manager: ValueStreamIOManager = getattr(context.resources, IO_MANAGER)
-        opened = io_manager.opened_with(extra_feeds)
-        declared = opened.feed(feed.name)
-        outcomes = opened.take_in_early(opened.plan(declared))
+        with told_as_failure():
+            opened = io_manager.opened_with(extra_feeds)
+            outcomes = opened.take_in_early(opened.plan(opened.feed(feed.name)))
         for outcome in outcomes:
             context.log.info(str(outcome.told))
         failed = [outcome for outcome in outcomes if outcome.told.verdict is None]
@@ -76,13 +75,11 @@ def build_recomputing_job(feed: Feed, extra_feeds: Sequence[Feed]) -> dg.JobDefi
     )
     def make_again(context: dg.OpExecutionContext) -> None:
         io_manager: ValueStreamIOManager = getattr(context.resources, IO_MANAGER)
-        opened = io_manager.opened_with(extra_feeds)
-        try:
+        with told_as_failure():
+            opened = io_manager.opened_with(extra_feeds)
             done = opened.recompute(
                 opened.feed(feed.name), progress=lambda made, of: context.log.info("%d of %d made again", made, of)
             )
-        except ValueStreamError as error:
-            raise refusal(error.message, error.next_step, code=error.kind, retry=error.retryable) from error
         context.log.info("%d made again; readers see the new files: %s", done.keys + done.earlier, done.switched)
         if done.refused:
             raise refusal(

@@ -43,13 +43,22 @@ def test_vacuum_rehearses_unless_it_is_told_yes(shop: Shop) -> None:
     assert shop.json("query", "FROM acme.orders")["rows"] == [[1, "9.00"]]
 
 
-def test_a_lost_dagster_home_is_told_everything_again_and_nothing_is_applied_twice(shop: Shop) -> None:
+@pytest.mark.parametrize("found", ["nothing", "that of an older day", "a damaged one"])
+def test_a_lost_dagster_home_is_told_everything_again_and_nothing_is_applied_twice(shop: Shop, found: str) -> None:
     """Ruling 15: the ledger is the truth; Dagster's log, lost or put back older, is repaired from it."""
+    home, older = shop.path / "state/dagster", shop.path / "older"
+    shutil.copytree(home, older)
     for day in (1, 2, 3):
         shop.deliver(f"2026-09-0{day}")
     assert shop.run("apply").exit_code == 0
     before = shop.json("query", "SELECT publication_id FROM valuestream.publications ORDER BY 1")["rows"]
-    shutil.rmtree(shop.path / "state/dagster")
+    if found == "a damaged one":
+        (home / "history/runs.db").write_bytes(b"no database" * 1_000)
+        refused = shop.run("recover")
+        assert refused.exit_code == 1 and f"move {home} away and run `valuestream recover`" in refused.stderr, refused.output
+    shutil.rmtree(home)
+    if found == "that of an older day":
+        older.rename(home)
 
     assert "nothing new" in shop.run("apply").stdout
     told = shop.run("recover")

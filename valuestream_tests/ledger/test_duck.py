@@ -33,6 +33,20 @@ def _receipts(ledger: DuckLedger) -> int:
         return len(session.read.receipts(None, 1_000))
 
 
+@pytest.mark.parametrize("left", [b"", b"no ledger", None], ids=["nothing", "another file", "half of it"])
+def test_a_ledger_that_is_damaged_is_refused_and_says_how_to_have_it_back(ledger: DuckLedger, left: bytes | None) -> None:
+    """L28"""
+    with ledger.session():
+        pass
+    whole = ledger.path.read_bytes()
+    ledger.path.write_bytes(whole[: len(whole) // 2] if left is None else left)
+    with pytest.raises(LedgerFailure, match=r"cannot be opened.*`valuestream restore` a backup"), ledger.session():
+        pass
+    ledger.path.write_bytes(whole)
+    with ledger.session() as session:
+        assert session.read.generation() == 0
+
+
 def test_the_schema_is_made_once_and_a_second_opening_is_a_no_op(ledger: DuckLedger) -> None:
     assert _history(ledger) == [(SCHEMA_VERSION,)]
     assert _history(ledger) == [(SCHEMA_VERSION,)]

@@ -62,6 +62,17 @@ def test_one_key_is_materialized_once_with_all_that_its_revision_is(opened: Depl
     assert checks(result) == dict.fromkeys(("complete", "fixity", "counts_and_controls", "unique_key", "no_conflict"), True)
 
 
+@pytest.mark.parametrize("last", [None, 2], ids=["one key", "a range"])
+def test_trouble_while_recording_is_told_in_words(opened: Deployment, last: int | None) -> None:
+    """M7, S9: also where the IO manager records a single key, which Dagster calls after the asset's own code."""
+    places.deliver(opened, "a", 1, 2)
+    (opened.settings.store / "owner.json").parent.mkdir(parents=True, exist_ok=True)
+    (opened.settings.store / "owner.json").write_text("no mark")
+    told = failure(run(opened, 1, last))
+    assert "owner mark" in told["detail"] and "cannot be read" in told["detail"]
+    assert told["next_step"] == "put it back from a copy of the store."
+
+
 def test_a_range_and_single_keys_say_the_same_of_a_revision(opened: Deployment) -> None:
     deliveries = places.deliver(opened, "a", 1, 2, 3)
     result = run(opened, 1, 3)

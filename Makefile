@@ -5,6 +5,9 @@ BIN    := $(VENV)/bin
 
 # Tests and tools see the same thing whatever the shell has set for this project.
 unexport VALUESTREAM_DEPLOYMENT VALUESTREAM_NOW DAGSTER_HOME
+# Compiled where it is first imported: of all that is installed a tenth ever is.
+unexport PYTHONDONTWRITEBYTECODE
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint requirements.lock
 
 .PHONY: help demo test test-thorough lint rules bench ui clean
 help:
@@ -18,12 +21,12 @@ help:
 
 $(VENV)/.ready-demo: pyproject.toml requirements.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable ".[demo]"
+	$(PIP) --editable ".[demo]"
 	touch $@
 
 $(VENV)/.ready-dev: pyproject.toml requirements.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable ".[dev]"
+	$(PIP) --editable ".[dev]"
 	touch $@ $(VENV)/.ready-demo
 
 demo: $(VENV)/.ready-demo

@@ -17,6 +17,7 @@ from valuestream_tests.publication.dying import die_at
 from valuestream_tests.world import CHAIN, NOW, PERIODS, World, another, plain_catalogue
 
 GOOD = [(1, "1.00", "U"), (2, "2.50", "U")]
+FEEDS = 4
 _server = get_context("forkserver")
 
 
@@ -104,8 +105,8 @@ def apply_one(world: World, feed: str) -> None:
     world.apply(feed)
 
 
-def test_eight_processes_on_eight_feeds_all_finish(tmp_path: Path) -> None:
-    names = [f"d{number}" for number in range(8)]
+def test_processes_on_as_many_feeds_all_finish(tmp_path: Path) -> None:
+    names = [f"d{number}" for number in range(FEEDS)]
     world = World(tmp_path, {f"{name}.yaml": another(PERIODS, name) for name in names})
     for name in names:
         for key in (1, 2):
@@ -115,10 +116,10 @@ def test_eight_processes_on_eight_feeds_all_finish(tmp_path: Path) -> None:
         process.start()
     for process in processes:
         process.join()
-    assert [process.exitcode for process in processes] == [0] * 8
+    assert [process.exitcode for process in processes] == [0] * FEEDS
     for name in names:
         assert world.amounts(f"acme/{name}") == {1: "1.00", 2: "1.00"}
-    assert world.query("SELECT count(*), count(DISTINCT feed) FROM valuestream.publications WHERE visible") == [(16, 8)]
+    assert world.query("SELECT count(*), count(DISTINCT feed) FROM valuestream.publications WHERE visible") == [(2 * FEEDS, FEEDS)]
 
 
 def test_what_a_dead_run_left_is_shown_by_recover_though_nothing_new_is_here(tmp_path: Path) -> None:

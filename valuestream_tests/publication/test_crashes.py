@@ -159,7 +159,7 @@ def killed_again_and_again(root: Path, *, kills: int, keys: int, seed: int) -> N
 def test_a_process_killed_at_random_moments_again_and_again_ends_with_the_catalogue_of_an_undisturbed_one(
     tmp_path: Path,
 ) -> None:
-    killed_again_and_again(tmp_path, kills=12, keys=60, seed=20260910)
+    killed_again_and_again(tmp_path, kills=8, keys=40, seed=20260910)
 
 
 @pytest.mark.thorough

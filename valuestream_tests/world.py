@@ -232,9 +232,9 @@ def apply(
     done: set[str] = set()
     outcomes: list[KeyOutcome] = []
     publisher = around(opened.publisher(feed))
-    opened.recover(feed)
     for number in range(PASSES):
-        plan = opened.plan(feed, retry_failed=number == 0)
+        seen = opened.settled(opened.glance(feed)) if number == 0 else opened.glance(feed)
+        plan = seen.plan(retry_failed=number == 0)
         opened.note(plan)
         keys = [key for key in plan.claimable if key.text not in done]
         if not keys:

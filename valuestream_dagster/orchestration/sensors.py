@@ -96,10 +96,10 @@ def _tick(
     request = busy or _request(instance, opened, plan, [*registered, *new])
     requests = [] if isinstance(request, str) else [request]
     requests += _side_requests(instance, opened, plan)
-    told_before, refusals = json.loads(cursor or "{}"), _refusals(seen)
+    refusals = _refusals(seen)
     events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = [
         *rejection_events(feed, noted.rejected),
-        *_refusal_events(feed, told_before, refusals),
+        *_refusal_events(feed, _told(cursor), refusals),
         # A run at work tells Dagster itself of what it makes visible.
         *([] if busy or not seen.told.unreported else missing_materializations(instance, opened.publisher(feed))),
     ]
@@ -120,6 +120,15 @@ def _refusals(seen: Glance) -> dict[str, str]:
         first = seen.look.refusals[0]
         why[COMPLETE] = f"{seen.feed.name} is refused: {first.detail}. Next: {first.next_step}"
     return why
+
+
+def _told(cursor: str | None) -> dict[str, str]:
+    """What of the refusals was told already; a person may have set the cursor to anything."""
+    try:
+        told = json.loads(cursor or "{}")
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def _refusal_events(feed: Feed, before: Mapping[str, str], now: Mapping[str, str]) -> list[dg.AssetCheckEvaluation]:

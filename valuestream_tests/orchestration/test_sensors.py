@@ -193,6 +193,7 @@ def test_a_refused_feed_fails_its_check_once_until_it_is_mended(tmp_path: Path, 
     assert "acme/a is refused: " in str(event.description) and bad.name in str(event.description)
     assert why(first if first.skip_reason else tick(opened, instance, first.cursor)).startswith("acme/a is refused: ")
     assert tick(opened, instance, first.cursor).asset_events == []
+    assert len(tick(opened, instance, "set by hand").asset_events) == 1
     bad.unlink()
     mended = tick(opened, instance, first.cursor)
     (event,) = mended.asset_events

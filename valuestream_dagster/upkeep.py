@@ -108,6 +108,11 @@ def restore(opened: Deployment, folder: Path) -> tuple[Path | None, list[Recover
     return aside, recover(opened, opened.selected(None), older_ledger=True)
 
 
+def _is_empty(opened: Deployment) -> bool:
+    with opened.ledger.session() as session:
+        return session.read.generation() == 0 and session.read.ledger_id() is None
+
+
 def rebuild_ledger(opened: Deployment) -> tuple[dict[str, int], list[RecoveredFeed]]:
     """Make a lost ledger anew from the catalogue and its segments, then offer again what was sealed after it; rows by table.
 
@@ -118,6 +123,8 @@ def rebuild_ledger(opened: Deployment) -> tuple[dict[str, int], list[RecoveredFe
     """
     settings = opened.settings
     with sweeping(settings.ledger.parent / "locks"):
+        if settings.ledger.exists() and _is_empty(opened):
+            set_aside(settings.ledger, opened.now())  # who only asked after the loss has made a new one by that
         rows = rebuild(settings.ledger, settings.catalog, now=opened.now)
     with opened.ledger.session() as session:
         mine, marked = session.read.ledger_id(), owner_of(opened.store)

@@ -133,6 +133,18 @@ def test_rebuilding_goes_through_segments_too(tmp_path: Path, monkeypatch: pytes
     assert everything(world) == before
 
 
+def test_an_empty_ledger_that_a_question_after_the_loss_has_made_is_no_hindrance(tmp_path: Path) -> None:
+    """L28"""
+    world = published(tmp_path)
+    before = everything(world)
+    (tmp_path / "state/ledger.duckdb").unlink()
+    with pytest.raises(LedgerFailure, match=r"shows more .* than the ledger knows \(0\).*run `valuestream rebuild`"):
+        world.apply()
+    assert (tmp_path / "state/ledger.duckdb").exists()
+    upkeep.rebuild_ledger(world.opened)
+    assert everything(world) == before
+
+
 def test_nothing_is_rebuilt_over_a_ledger_that_is_there(tmp_path: Path) -> None:
     """L28: a guarded rebuild."""
     world = published(tmp_path)

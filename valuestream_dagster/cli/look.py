@@ -252,7 +252,8 @@ def query(sql: str, deployment: Path, output: Output, *, as_csv: bool) -> int:
                 return 0
             rows = connection.fetchall() if heads else []
         except duckdb.IOException as error:
-            raise StoreFailure(str(error), next_step="see that the files named here are there.") from error
+            mend = "run `valuestream verify`: it names what is not as recorded, and how to mend it."
+            raise StoreFailure(str(error), next_step=mend) from error
         except duckdb.Error as error:
             raise WrongUse(str(error), next_step="correct the SQL; `SHOW ALL TABLES` lists what there is.") from error
     if output.as_json:

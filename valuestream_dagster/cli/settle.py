@@ -105,12 +105,13 @@ def rule(
     deployment: Path,
     output: Output,
 ) -> int:
-    r"""Record a person's decision about one revision of KEY, for ever; `valuestream explain FEED KEY` prints the right commands.
+    """Record a person's decision about one revision of KEY, for ever; `valuestream explain FEED KEY` prints the right commands.
 
-    \b
-    keep     the applied bytes stay (else the first that were sealed); a held delivery stays out
-    release  the named bytes become the revision's publication; a held delivery may go
-    retract  readers see nothing of the revision until a higher one comes
+    keep: the applied bytes stay (else the first that were sealed); a held delivery stays out.
+
+    release: the named bytes become the revision's publication; a held delivery may go.
+
+    retract: readers see nothing of the revision until a higher one comes.
 
     It is refused if it does not fit what is known now.
     """

@@ -160,8 +160,8 @@ def known_state(session: LedgerSession, *, path: Path, store: Path) -> Catalogue
         raise LedgerFailure(
             f"the catalogue {path} shows more (generation {state.generation}) than the ledger knows ({generation}): "
             "the ledger was lost, or an older copy was put in its place.",
-            next_step="put the newest backup back by `valuestream restore`; where the ledger is gone, move away what is there and "
-            "run `valuestream rebuild`; if this ledger is all there is, `valuestream recover --older-ledger` goes on from it.",
+            next_step="put the newest backup back by `valuestream restore`; where there is none, run `valuestream rebuild`; "
+            "if this older ledger is all there is, `valuestream recover --older-ledger` goes on from it.",
         )
     return state
 

@@ -125,7 +125,7 @@ def _readers(known: Known) -> str:
     if not visible:
         return "readers see nothing of it"
     return "readers see " + " and ".join(
-        f"revision {one.revision} ({one.kind}, {one.rows} rows, digest {one.digest.short}) "
+        f"revision {one.revision} ({one.kind}, {one.rows} {'row' if one.rows == 1 else 'rows'}, digest {one.digest.short}) "
         f"since {one.published_at:%Y-%m-%d %H:%M:%S}"
         for one in visible
     )

@@ -184,9 +184,14 @@ class _Walk:
             missing = ", ".join(arrival.completeness.missing[:5])
             return self._planned(arrival, SliceState.WAITING, requires, why=f"not complete, missing: {missing}")
         if applied is not None:
-            words = "a correction of" if correction else "a resend of, or an older revision than,"
+            ruled = isinstance(arrival.completeness, InStore) and not correction  # what else lies in the store and may go?
+            words = "a resend of, or an older revision than,"
+            if correction or ruled:
+                words = "a correction of" if correction else "released by a ruling, in place of"
             why = f"{words} revision {applied.revision}"
-            return self._planned(arrival, SliceState.READY, requires, why=why, claimable=True, correction=correction)
+            return self._planned(
+                arrival, SliceState.READY, requires, why=why, claimable=True, correction=correction or ruled
+            )
         judged = self._feed.rule.judge(manifest.kind, manifest.key, self._epoch, self.state_of)
         if isinstance(judged, Blocked):
             self.local.setdefault(manifest.key.text, SliceState.BLOCKED)

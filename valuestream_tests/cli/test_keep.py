@@ -22,6 +22,8 @@ def test_verify_is_green_until_a_file_changes_and_then_names_it(shop: Shop) -> N
     assert found.exit_code == 1 and "[file_changed]" in found.stdout and "--force" in found.stdout
     (fault,) = shop.json("verify", code=1)["faults"]
     assert (fault["feed"], fault["key"], fault["code"]) == ("acme/orders", "2026-09-01", "file_changed")
+    file.unlink()
+    assert "run `valuestream verify`" in shop.run("query", "FROM acme.orders").stderr
     assert shop.run("apply", "acme/orders", "--key", "2026-09-01", "--force").exit_code == 0
     assert shop.run("verify").exit_code == 0
 

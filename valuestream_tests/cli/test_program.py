@@ -49,6 +49,7 @@ def test_every_verb_teaches_with_sentences_and_an_example(verb: str) -> None:
     assert result.exit_code == 0
     assert "Example" in result.output
     assert f"  valuestream {verb}" in result.output
+    assert "\\b" not in result.output
     assert (cli.commands[verb].help or "").count(".") >= 2
 
 

@@ -83,6 +83,9 @@ def test_release_publishes_the_other_bytes_from_the_store(tmp_path: Path) -> Non
         path.unlink()
     rule(world, "release")
     assert world.amounts() == {1: "1.00", 2: "2.00"}, "nothing changes before an apply"
+    (planned,) = world.opened.plan(world.opened.feed("acme/orders")).slices
+    assert planned.claimable and planned.why == "released by a ruling, in place of revision 1"
+    assert world.status().correction_pending == ("1",)
     world.apply()
     assert world.amounts() == {1: "1.00", 2: "2.50", 3: "3.00"} and world.by_key() == {"1": 1}
     assert world.status().healthy and world.verdicts()[-1][2] == "accepted"

@@ -1,4 +1,4 @@
-"""One running UI and daemon for all tests that need real processes: starting one costs more than most tests."""
+"""One running UI and daemon for all tests of a file: starting one costs more than most tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from valuestream_tests.orchestration.server import Server, serve
 LOCAL_HOME = Path(__file__).resolve().parents[2] / "deployments" / "local" / "dagster.yaml"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # it looks every two seconds as long as it runs, which is half of a processor
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Each test has a feed of its own: ``ordered``, ``backfilled``, ``gapped``, ``damaged``."""
     folder = tmp_path_factory.mktemp("server")

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from valuestream_dagster.cli.options import example, feed_argument, open_at, verb_deployment, verb_output
-from valuestream_dagster.cli.output import Output
+from valuestream_dagster.cli.output import Output, counted
 from valuestream_dagster.cli.progress import progress_bars
 
 _SHOWN = 20
@@ -39,7 +39,8 @@ def verify(feed: str | None, deployment: Path, output: Output, *, inputs: bool) 
         output.line(f"{fault.file.feed} {fault.file.key}: {fault.file.path}: {fault.detail} [{fault.code}]", colour="refused")
         output.line(f"  next: {fault.next_step}")
     what = f"{len(found.faults)} not as recorded" if found.faults else "all as recorded"
-    output.line(f"{found.files} files read, {found.bytes} bytes: {what}.", colour="refused" if found.faults else "healthy")
+    read = f"{counted(found.files, 'file')} read, {counted(found.bytes, 'byte')}"
+    output.line(f"{read}: {what}.", colour="refused" if found.faults else "healthy")
     return 1 if found.faults else 0
 
 
@@ -69,15 +70,15 @@ def vacuum(deployment: Path, output: Output, *, yes: bool) -> int:
         )
         return 0
     for one in sweep.removals[:_SHOWN]:
-        output.line(f"  {one.path}  {one.bytes} bytes: {one.why}")
+        output.line(f"  {one.path}  {counted(one.bytes, 'byte')}: {one.why}")
     if len(sweep.removals) > _SHOWN:
         output.line(f"  and {len(sweep.removals) - _SHOWN} more:")
         for why, (files, size) in by_reason(sweep.removals).items():
-            output.line(f"    {files} files, {size} bytes: {why}")
+            output.line(f"    {counted(files, 'file')}, {counted(size, 'byte')}: {why}")
     for kept in sweep.kept:
-        output.line(f"  kept {kept.files} files, {kept.bytes} bytes: {kept.why}")
+        output.line(f"  kept {counted(kept.files, 'file')}, {counted(kept.bytes, 'byte')}: {kept.why}")
     verb = "taken away" if sweep.done else "would go; nothing was touched"
-    output.line(f"{len(sweep.removals)} files, {sweep.bytes} bytes {verb}.")
+    output.line(f"{counted(len(sweep.removals), 'file')}, {counted(sweep.bytes, 'byte')} {verb}.")
     if sweep.removals and not sweep.done:
         output.line("  next: run `valuestream vacuum --yes`.")
     return 0

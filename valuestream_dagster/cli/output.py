@@ -108,6 +108,11 @@ def escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """``1 file``, ``2 files``; ``things`` where the plural is not made by an s."""
+    return f"{number} {thing if number == 1 else things or thing + 's'}"
+
+
 def cell_text(value: object) -> str:
     """A value as one line of a table."""
     if value is None:

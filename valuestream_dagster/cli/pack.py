@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from valuestream_dagster.cli.options import example, verb_output
-from valuestream_dagster.cli.output import Output, now
+from valuestream_dagster.cli.output import Output, counted, now
 
 if TYPE_CHECKING:
     from valuestream_dagster.producing.pack import Packed
@@ -108,11 +108,11 @@ def _show_packed(packed: tuple[Packed, ...], options: PackOptions, output: Outpu
     if output.as_json:
         output.document({"packed": [_packed_document(one, options) for one in packed]})
     for one in packed:
-        rows = "" if one.rows is None else f", {one.rows} rows"
+        rows = "" if one.rows is None else f", {counted(one.rows, 'row')}"
         size = sum(file.bytes for file in one.files)
         sums = "".join(f", {column} {total:f}" for column, total in one.totals.items())
         was = "" if one.written else " (was there already)"
-        output.line(f"{options.source}/{options.dataset} {one.key}: {size} bytes{rows}{sums} -> {one.manifest}{was}")
+        output.line(f"{options.source}/{options.dataset} {one.key}: {counted(size, 'byte')}{rows}{sums} -> {one.manifest}{was}")
 
 
 def _packed_document(one: Packed, options: PackOptions) -> dict[str, object]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from valuestream_dagster.cli.options import example, feed_argument, open_at, verb_deployment, verb_output
-from valuestream_dagster.cli.output import Output
+from valuestream_dagster.cli.output import Output, counted
 
 if TYPE_CHECKING:
     from valuestream_dagster.intake.observe import Arrival
@@ -74,7 +74,9 @@ def _show(found: Probe, output: Output) -> None:
     files, size = _size(found.objects)
     keys = [key.text for key in found.keys]
     span = f", {keys[0]} to {keys[-1]}" if len(keys) > 1 else f", {keys[0]}" if keys else ""
-    output.line(f"{found.feed.name}: {len(found.groups)} deliveries, {files} files, {size} bytes; {len(keys)} keys{span}.")
+    deliveries = counted(len(found.groups), "delivery", "deliveries")
+    taken = f"{deliveries}, {counted(files, 'file')}, {counted(size, 'byte')}; {counted(len(keys), 'key')}{span}"
+    output.line(f"{found.feed.name}: {taken}.")
     if found.absent:
         output.line(found.absent)
     if found.sample is not None:
@@ -118,10 +120,10 @@ def _show_sample(sample: Sample, output: Output) -> None:
 
 def _fit(sample: Sample, number: int) -> str:
     if not sample.findings:
-        return f"{number} rows, all fit."
+        return f"{counted(number, 'row')}, all fit."
     if not sample.rejected:
-        return f"{number} rows can be read, and the delivery would be rejected all the same."
-    return f"{sample.rejected} of {number} rows do not fit, and the delivery would be rejected."
+        return f"{counted(number, 'row')} can be read, and the delivery would be rejected all the same."
+    return f"{sample.rejected} of {counted(number, 'row')} do not fit, and the delivery would be rejected."
 
 
 def _said(column: Column) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from valuestream_dagster.cli.output import counted
 from valuestream_dagster.core.continuity import Mode, Reason
 from valuestream_dagster.feeds.feed import Feed
 from valuestream_dagster.publication.status import FeedStatus
@@ -31,7 +32,7 @@ def there(status: FeedStatus, *, required: bool) -> str:
     """What readers have; without a hole is said only where the feed requires it (``required``)."""
     if not status.applied:
         return "nothing yet"
-    deliveries = "1 delivery" if status.applied == 1 else f"{status.applied} deliveries"
+    deliveries = counted(status.applied, "delivery", "deliveries")
     return f"{deliveries}, {up_to(status.position, required=required)}" if status.position else deliveries
 
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 def test_verify_is_green_until_a_file_changes_and_then_names_it(shop: Shop) -> None:
     shop.deliver("2026-09-01")
     assert shop.run("apply").exit_code == 0
-    assert "1 files read" in shop.run("verify").stdout and "all as recorded" in shop.run("verify", "--inputs").stdout
+    assert "1 file read, " in shop.run("verify").stdout and "all as recorded" in shop.run("verify", "--inputs").stdout
     (file,) = (shop.path / "state/store/published").rglob("*.parquet")
     file.chmod(0o644)
     file.write_bytes(b"edited by hand")

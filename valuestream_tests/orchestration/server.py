@@ -203,8 +203,11 @@ def _answers(server: Server) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ctrl-C to all that we started, and after a while the kernel's word."""
-    for number, patience in ((signal.SIGINT, 20), (signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+    """Ctrl-C to all that we started, and after a while the kernel's word.
+
+    Where nobody buries the orphans (process 1 of a container may not) the group outlives all of them, so patience is short.
+    """
+    for number, patience in ((signal.SIGINT, 8), (signal.SIGTERM, 4), (signal.SIGKILL, 2)):
         try:
             os.killpg(process.pid, number)
         except ProcessLookupError:

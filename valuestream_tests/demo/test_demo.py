@@ -28,6 +28,7 @@ from typing import Any
 import pytest
 
 from valuestream_dagster.demo.__main__ import HERE, main
+from valuestream_dagster.demo.answers import QUESTIONS
 from valuestream_dagster.demo.producer import package_folder
 from valuestream_dagster.producing.pack import pack_delivery
 from valuestream_dagster.producing.statement import PackOptions
@@ -226,6 +227,13 @@ def test_a_second_demo_does_nothing_says_so_and_ends_the_same(finished: Finished
     assert ask(finished.deployment, "SELECT receipt_id FROM valuestream.receipts") == finished.receipts
     after = finished.again.out.index("\nfeed ")
     assert finished.again.out[after:] in finished.first.out
+
+
+def test_the_questions_that_the_demo_asks_have_one_answer_each(finished: Finished) -> None:
+    # Of two carriers with the same delay DuckDB's threads put now this one first, now that one.
+    for question in QUESTIONS:
+        answers = {tuple(ask(finished.deployment, question)) for _ in range(25)}
+        assert len(answers) == 1, question
 
 
 @pytest.mark.thorough
